@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from helpers import count, plots, simulate
 from helpers.counters.counts import Counts
+from helpers.lessons.attention import masks
 from helpers.plots.picture import Picture
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
@@ -85,7 +87,9 @@ def on_h100(ways: Mapping[str, Attention], lengths: Sequence[int]) -> Table:
                 way(q, k, v)
                 gpu.synchronize()
                 kernels = gpu.kernels[before:]
-            parts = ", ".join(f"{short(kernel.name)} {format_seconds(kernel.duration_s)}" for kernel in kernels)
+            parts = ", ".join(
+                f"{short(kernel.name)} {format_seconds(kernel.duration_s)}" for kernel in kernels
+            )
             seconds = format_seconds(sum(kernel.duration_s for kernel in kernels))
             more = (gpu.max_memory_allocated() - held) / MIB
             rows.append((f"{n:,}", name, seconds, parts, f"{more:,.0f}"))
@@ -118,3 +122,174 @@ def running(rows: Sequence[Sequence[Any]]) -> Table:
     ]
     columns = ["block of scores", "running maximum", "old sum times", "running sum"]
     return table(shown, columns, evidence=LIVE)
+
+
+# --- 3 · which kernel ----------------------------------------------------------------------------------------------
+
+
+def kernels_of(call: Attention, n: int) -> tuple[list[str], list[str]]:
+    """The operators of a call that are attention's, on the CPU and on the simulated H100, in bfloat16."""
+
+    def inputs(device: Any) -> list[Tensor]:
+        torch.manual_seed(0)
+        return [torch.randn(2, 4, n, 64, device=device).bfloat16() for _ in range(3)]
+
+    live = list(count(call, *inputs("cpu")).by_operator)
+    with simulate("H100") as gpu:
+        given = inputs(gpu.device)
+        before = len(gpu.kernels)
+        call(*given)
+        gpu.synchronize()
+        simulated = [kernel.name for kernel in gpu.kernels[before:]]
+    return _attends(live), _attends(simulated)
+
+
+def _attends(operators: Sequence[str]) -> list[str]:
+    return [short(name) for name in operators if "attention" in name or "bmm" in name or "softmax" in name]
+
+
+def _is_math(operators: Sequence[str]) -> bool:
+    return any("softmax" in name for name in operators)
+
+
+def on_cpu(kernels: Mapping[str, tuple[list[str], list[str]]]) -> dict[str, str]:
+    return {name: "math" if _is_math(live) else "one kernel" for name, (live, _) in kernels.items()}
+
+
+def backends(kernels: Mapping[str, tuple[list[str], list[str]]]) -> Table:
+    def said(operators: list[str]) -> str:
+        return "math: " + ", ".join(dict.fromkeys(operators)) if _is_math(operators) else ", ".join(operators)
+
+    rows = [(name, said(live), said(simulated)) for name, (live, simulated) in kernels.items()]
+    return table(rows, ["call", LIVE, ON_H100], evidence=f"{LIVE} · {ON_H100}")
+
+
+def reason(said: Sequence[Any]) -> str:
+    """The last of some warnings, without where in PyTorch's sources it was raised."""
+    return re.split(r"\s*\(Triggered|\. ", str(said[-1].message))[0] + "." if said else ""
+
+
+# --- 4 · masks and blocks ------------------------------------------------------------------------------------------
+
+
+def shares(block_masks: Mapping[str, Any]) -> dict[str, str]:
+    return {name: f"{_share(mask):.0%}".replace("%", " %") for name, mask in block_masks.items()}
+
+
+def _share(mask: Any) -> float:
+    table_of = masks.kinds(mask)
+    return masks.computed(mask) / sum(map(len, table_of))
+
+
+def of_masks(block_masks: Mapping[str, Any], rules: Mapping[str, masks.Rule]) -> Table:
+    rows = []
+    for name, mask in block_masks.items():
+        n = mask.seq_lengths[0]
+        place = torch.arange(n)
+        allowed = float(rules[name](0, 0, place[:, None], place).double().mean())
+        flat = [kind for row in masks.kinds(mask) for kind in row]
+        rows.append(
+            (
+                name,
+                f"{allowed:.1%}",
+                f"{masks.computed(mask)} of {len(flat)}",
+                f"{flat.count(masks.WHOLE)}",
+                f"{4 * n * n:,}",
+                f"{masks.nbytes(mask):,}",
+            )
+        )
+    columns = [
+        "rule",
+        "pairs allowed",
+        "blocks computed",
+        "whole",
+        "bytes of n² numbers",
+        "bytes of the block mask",
+    ]
+    return table(rows, columns, evidence="arithmetic", caption="1,024 tokens, blocks of 128 × 128")
+
+
+def _largest(prof: Any) -> list[tuple[str, int, int]]:
+    """(operator, calls, bytes of new memory) of a profile, the largest first."""
+    events = [(e.key, e.count, e.self_cpu_memory_usage) for e in prof.key_averages()]
+    return sorted((e for e in events if e[2] > 0), key=lambda e: (-e[2], e[0]))
+
+
+def of_flex(prof: Any, said: Sequence[Any], n: int) -> dict[str, str]:
+    """What of the scores is in memory, by what the products made; and whether a warning named the way."""
+    made = max(size for name, _, size in _largest(prof) if "bmm" in name)
+    share = made / (4 * n * n)
+    warned = any("without torch.compile" in str(w.message) for w in said)
+    return {
+        "scores in memory, without compile": "all" if share >= 1 else "a third" if share > 0.3 else "none",
+        "FlexAttention says so": "in a warning" if warned else "not at all",
+    }
+
+
+def largest(prof: Any, same: bool) -> Table:
+    rows = [
+        (short(name.replace("::", ".")), f"{n}", f"{size / MIB:.2f}") for name, n, size in _largest(prof)[:5]
+    ]
+    caption = f"the result is {'that' if same else 'not that'} of SDPA with the mask as a tensor"
+    return table(rows, ["operator", "calls", "new memory, MiB"], evidence=LIVE, caption=caption)
+
+
+# --- Further -------------------------------------------------------------------------------------------------------
+
+
+def loss_step(way: Callable[..., Any]) -> Counts:
+    """One loss of 1,024 tokens of width 64 over 8,000 words, with its backward."""
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(1024, 64, requires_grad=True), torch.randn(8000, 64, requires_grad=True)
+    return count(way, hidden, weight, torch.randint(8000, (1024,)))
+
+
+LOGITS = 4 * 1024 * 8000
+
+
+def of_losses(losses: Mapping[str, Counts]) -> dict[str, str]:
+    whole, chunks = (counts.peak_live_bytes for counts in losses.values())
+    share = chunks / whole
+    return {
+        "at once: logits at the peak": f"{round(whole / LOGITS)} ×",
+        "in chunks of 64: peak": "less than a quarter"
+        if share < 0.23
+        else "a quarter"
+        if share < 0.37
+        else "a half",
+    }
+
+
+def loss_costs(losses: Mapping[str, Counts]) -> Table:
+    rows = [
+        (name, f"{c.peak_live_bytes / MIB:.1f}", f"{c.flops / 1e9:.2f}", f"{c.operators}")
+        for name, c in losses.items()
+    ]
+    caption = f"1,024 tokens, 8,000 words: the logits are {LOGITS / MIB:.1f} MiB, the weight {4 * 8000 * 64 / MIB:.1f}"
+    return table(rows, ["loss", "peak, MiB", "GFLOPs", "operators"], evidence=LIVE, caption=caption)
+
+
+def about(share: float, choices: Sequence[float]) -> str:
+    """The nearest of some shares, in words."""
+    return f"about {min(choices, key=lambda choice: abs(choice - share)):.0%}".replace("%", " %")
+
+
+def padding(flops: Mapping[str, int]) -> Table:
+    rows = [(name, f"{n:,}") for name, n in flops.items()]
+    return table(rows, ["batch", "FLOPs of a linear layer"], evidence=LIVE)
+
+
+def of_groups(counts: Mapping[str, Counts], q: Tensor, k: Tensor) -> dict[str, str]:
+    every, repeated, grouped = counts.values()
+    return {
+        "bytes of keys and values, 8 heads → 2": "a quarter" if 4 * k.nbytes == q.nbytes else "as many",
+        "FLOPs": "as many" if grouped.flops == every.flops else "a quarter",
+        "new bytes of enable_gqa": "fewer"
+        if grouped.bytes_allocated < repeated.bytes_allocated
+        else "as many",
+    }
+
+
+def groups(counts: Mapping[str, Counts]) -> Table:
+    rows = [(name, f"{c.flops:,}", f"{c.bytes_allocated:,}", f"{c.copies}") for name, c in counts.items()]
+    return table(rows, ["attention", "FLOPs", "new bytes", "copies"], evidence=LIVE)
