@@ -443,8 +443,8 @@ check_kept_blocks(
     Blocks("prefix", 17, 17, 16, of=(5,)),
     Blocks("causal", 1, 1, 8),
     Blocks("causal", 7, 7, 1),
-    Blocks("documents", 600, 600, 16, of=(100, 7, 293, 150, 50)),
-    Blocks("dots", 300, 700, 20, of=(401,)),
+    Blocks("documents", 320, 320, 16, of=(50, 7, 143, 90, 30)),
+    Blocks("dots", 200, 500, 20, of=(401,)),
 )
 ### END HIDDEN TESTS
 
@@ -623,8 +623,8 @@ def chunked_cross_entropy(
     not divide n. The loss is the mean over targets that count, of shape (). It may be multiplied before backward(), and
     another loss may be made in between.
 
-    Budget, with n and rows ≤ n: peak live bytes of forward and backward: 4 chunks of logits, 3 times hidden and weight, 8 numbers for each
-    token, and 4,096 bytes. Saved bytes: once hidden and weight, 16 bytes for each token, and 4,096. FLOPs: forward twice (it may
+    Budget, with n and rows ≤ n: peak live bytes of forward and backward: 4 chunks of logits, 3 times each of hidden and weight that
+    wants a gradient, 8 numbers for each token, and 4,096 bytes (with two losses, of all but the chunks twice as much). Saved bytes: once hidden and weight, 16 bytes for each token, and 4,096. FLOPs: forward twice (it may
     be run again), and each gradient that is wanted once.
     """
     ### BEGIN SOLUTION
@@ -697,9 +697,7 @@ check_chunked_cross_entropy(
 you = lesson.predict({"share that is padding": ...}, choices=["about 20 %", "about 40 %", "about 60 %"])
 
 # %% experiment
-from helpers.lessons.attention.exercises import uneven
-
-texts = [torch.randn(n, 64) for n in (*uneven(15, 256, seed=3), 256)]
+texts = [torch.randn(n, 64) for n in experiments.lengths_of_texts()]
 layer = nn.Linear(64, 64)
 padded = nn.utils.rnn.pad_sequence(texts, batch_first=True)
 nested = torch.nested.nested_tensor(texts, layout=torch.jagged)
@@ -788,6 +786,7 @@ check_packed(
     Packs((1, 1, 1, 1, 1), 4),
     Packs((), 6),
     Packs((5, 5, 3, 3), 8),
+    Packs((4, 4, 4, 4), 8),
     Packs((3, 3, 5, 5), 8),
     Packs((2, 7, 2, 7, 2, 7), 9),
     Packs(uneven(100, 50, seed=2), 50),

@@ -63,9 +63,12 @@ def check_blockwise_attention(*cases: check.Case, budget: bool = True) -> None:
         "budget": _in_blocks if budget else None,
         "verify": each(own_work("dot_product")),
         "look": "2 · Softmax in blocks, once",
-        "note": "Too many bytes? Then scores of more than one block are alive. Too many FLOPs? Then a score is computed twice, "
-        "or one that nobody may see.",
     }
+    if budget:
+        known["note"] = (
+            "Too many bytes? Then scores of more than one block are alive. Too many FLOPs? Then a score is computed twice, or one "
+            "that nobody may see."
+        )
     check.function("blockwise_attention", cases, _attended, **known)
 
 
@@ -236,13 +239,15 @@ def _costly_loss(report: check.Report) -> str | None:
     of, got = report.case, report.value["costs"]
     size = 8 if of.dtype == "float64" else 4
     rows, both = min(of.rows, of.n), of.d * (of.words + of.n)
+    wanted = of.d * (of.words * of.weight + of.n * of.hidden)
     limits = {
-        "peak": size * (4 * rows * of.words + of.calls * 3 * both + 8 * of.n * of.calls) + 4096,
+        "peak": size * (4 * rows * of.words + of.calls * (3 * wanted + 8 * of.n)) + 4096,
         "saved": of.calls * (size * both + 16 * of.n) + 4096,
         "flops": of.calls * 2 * of.n * of.d * of.words * (2 + of.hidden + of.weight),
     }
     words = {
-        "peak": "it held {:,} bytes at its peak; wanted at most {:,}: are the logits of more than one chunk alive?",
+        "peak": "it held {:,} bytes at its peak; wanted at most {:,}: are the logits of more than one chunk alive, or a gradient that "
+        "nobody wants?",
         "saved": "it saved {:,} bytes for backward; wanted at most {:,}: a gradient has the size of its tensor, logits have not",
         "flops": "it did {:,} floating-point operations; wanted at most {:,}: is a gradient made that nobody wants?",
     }

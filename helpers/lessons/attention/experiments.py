@@ -12,6 +12,7 @@ from torch import Tensor
 from helpers import count, plots, simulate
 from helpers.counters.counts import Counts
 from helpers.lessons.attention import masks
+from helpers.lessons.attention.exercises import uneven
 from helpers.plots.picture import Picture
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
@@ -272,6 +273,11 @@ def loss_costs(losses: Mapping[str, Counts]) -> Table:
 def about(share: float, choices: Sequence[float]) -> str:
     """The nearest of some shares, in words."""
     return f"about {min(choices, key=lambda choice: abs(choice - share)):.0%}".replace("%", " %")
+
+
+def lengths_of_texts() -> list[int]:
+    """Tokens of sixteen texts, most of them short, the longest of 256."""
+    return [*uneven(15, 256, seed=3), 256]
 
 
 def padding(flops: Mapping[str, int]) -> Table:

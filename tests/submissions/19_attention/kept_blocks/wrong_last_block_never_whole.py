@@ -1,4 +1,4 @@
-# counts kept pairs against block · block, also where a block is smaller: earns 0
+# counts kept pairs against block · block, also where a block is smaller: earns 1
 def kept_blocks(rule, queries, keys, block):
     j, table = torch.arange(keys), []
     for i in torch.arange(queries)[:, None].split(block):
