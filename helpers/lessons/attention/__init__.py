@@ -1,0 +1,1 @@
+"""All that belongs to lesson 19 alone, beside its master."""

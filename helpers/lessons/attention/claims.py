@@ -1,0 +1,119 @@
+"""Lesson 19's claims on trial: by what its cells measured, and a function for the loss, which stands in none of them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+from helpers import simulate
+from helpers.counters.counts import Counts
+from helpers.lesson.claim import Claim
+
+GB = 1e9
+Kernels = Mapping[str, tuple[list[str], list[str]]]
+
+
+def on_trial(steps: Mapping[str, Sequence[Counts]], kernels: Kernels) -> list[Claim]:
+    """All claims of the lesson. steps: way → its step by length, section 1; kernels: call → operators, section 3."""
+    return [other_backends(kernels), silent(kernels), memory_savings(steps), loss_memory()]
+
+
+def other_backends(kernels: Kernels) -> Claim:
+    fused = [name for name, (live, _) in kernels.items() if any("flash" in operator for operator in live)]
+    return Claim(
+        "19-other-backends",
+        "pytorch-attention",
+        "fused kernels are for CUDA; on all other devices the PyTorch implementation is used",
+        f"on the CPU {len(fused)} of {len(kernels)} calls ran as one kernel ({', '.join(fused)})",
+        "refuted: the CPU has a flash kernel of its own" if fused else "confirmed",
+        "3 · Which kernel did you get?",
+    )
+
+
+def silent(kernels: Kernels) -> Claim:
+    """Whether a call that no fused kernel takes warns, left alone and with math shut out."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    q = torch.randn(4, 16, 8)
+    heard = []
+    for allowed in ([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], [SDPBackend.FLASH_ATTENTION]):
+        with sdpa_kernel(allowed), warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            try:
+                F.scaled_dot_product_attention(q, q, q)
+            except RuntimeError:
+                pass
+        heard.append(len(said) > 0)
+    alone, shut_out = ("a warning" if warned else "no warning" for warned in heard)
+    return Claim(
+        "19-warning",
+        "pytorch-attention",
+        "where a fused implementation is not available, a warning says why",
+        f"a call that falls back: {alone}; the same with math shut out: {shut_out}, and an error",
+        "partly: holds where math is not allowed; a call that falls back to it is silent"
+        if heard == [False, True]
+        else "confirmed" if all(heard) else "refuted",
+        "3 · Which kernel did you get?",
+    )  # fmt: skip
+
+
+def memory_savings(steps: Mapping[str, Sequence[Counts]]) -> Claim:
+    ratios = [
+        plain.peak_live_bytes / fused.peak_live_bytes
+        for plain, fused in zip(steps["written out"], steps["SDPA"], strict=True)
+    ]
+    growth = [later / earlier for earlier, later in zip(ratios, ratios[1:], strict=False)]
+    proportional = all(1.8 < factor < 2.2 for factor in growth)
+    told = ", ".join(f"{ratio:.1f}" for ratio in ratios)
+    return Claim(
+        "19-memory-savings",
+        "flash-attention",
+        "memory savings are proportional to the sequence length: 10 times at 2,000 tokens, 20 times at 4,000",
+        f"peak of a step written out ÷ SDPA at 256, 512, 1,024 and 2,048 tokens (2 heads of 64, float32): {told}",
+        f"partly: proportional, yes; the factor depends on the width of a head and on what is counted ({ratios[-1]:.0f} here at 2,048)"
+        if proportional
+        else "refuted",
+        "1 · The score matrix, and what holds it",
+    )
+
+
+def _loss_peak(rows: int | None) -> float:
+    """Bytes that a loss of 8,192 tokens over 256,000 words adds, forward and backward; rows: tokens at a time."""
+    gpu, tokens, words, width = simulate("H100"), 8192, 256_000, 2304
+    with gpu:
+        hidden = torch.randn(tokens, width, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
+        weight = torch.randn(words, width, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
+        targets = torch.zeros(tokens, device=gpu.device, dtype=torch.int64)
+
+        def summed(part: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+            return F.cross_entropy((part @ weight.T).float(), wanted, reduction="sum")
+
+        gpu.reset_peak_memory_stats()
+        held = gpu.memory_allocated()
+        if rows is None:
+            loss = summed(hidden, targets)
+        else:
+            parts = zip(hidden.split(rows), targets.split(rows), strict=True)
+            loss = torch.stack([checkpoint(summed, *part, use_reentrant=False) for part in parts]).sum()
+        (loss / tokens).backward()
+        gradients = hidden.nbytes + weight.nbytes
+        return float(gpu.max_memory_allocated() - held - gradients)
+
+
+def loss_memory() -> Claim:
+    whole, chunks = _loss_peak(None) / GB, _loss_peak(256) / GB
+    return Claim(
+        "19-loss-memory",
+        "cut-your-losses",
+        "the loss of Gemma 2 (2B) takes 24 GB, and 1 MB if the logits are never made whole",
+        f"8,192 tokens and 256,000 words, beside the gradients: {whole:.1f} GB at once; {chunks:.1f} GB with a checkpoint "
+        "around each 256 tokens",
+        "partly: the 24 GB hold; with PyTorch's operators a chunk's logits and a second gradient of the weight remain, and 1 MB needs a kernel"
+        if 20 < whole < 30 and chunks < whole / 4
+        else "refuted",
+        "Further: The loss in chunks",
+    )

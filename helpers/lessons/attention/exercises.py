@@ -1,0 +1,333 @@
+"""Tests of lesson 19: attention in blocks, blocks that a mask leaves, a loss in chunks, sequences in one row."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers import check, count
+from helpers.check.compare import difference
+from helpers.check.judges import each, own_work
+from helpers.check.reference import reference
+from helpers.lessons.attention import masks
+
+# --- 19.1 blockwise_attention -------------------------------------------------------------------------------------
+
+
+def three(
+    *batch: int, n: int, m: int, d: int, e: int | None = None, seed: int = 0, shift: float = 0.0, rising: float = 0.0,
+    shared: bool = False, dtype: str = "float64",
+) -> list[Tensor]:  # fmt: skip
+    """q (…, n, d), k (…, m, d), v (…, m, e). shift: about what every score is; rising: what the last key's has more than
+    the first's. shared: keys and values are a view, the same for all of the last batch dimension."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+
+    q, k, v = normal(*batch, n, d), normal(*batch, m, d), normal(*batch, m, e or d)
+    if shift or rising:  # one direction that every query has, and in which keys differ
+        q[..., 0] = d**0.5
+        k[..., 0] = shift + torch.linspace(0, rising, m, dtype=torch.float64)
+    if shared:
+        k, v = (t[..., :1, :, :].expand(*batch, *t.shape[-2:]) for t in (k, v))
+    return [t.to(getattr(torch, dtype)) for t in (q, k, v)]
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, block: int, causal: bool = False) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def _in_blocks(q: Tensor, k: Tensor, v: Tensor, block: int, causal: bool = False) -> dict[str, int]:
+    """What the docstring says: bytes of scores for one block of keys and of the result, FLOPs of kept pairs."""
+    n, m, e = q.shape[-2], k.shape[-2], v.shape[-1]
+    rows = q[..., 0].numel()
+    pairs = rows * m
+    if causal:
+        pairs = q[..., 0, 0].numel() * sum(min(block, m - at) * (n - at) for at in range(0, m, block))
+    size = q.element_size()
+    return {
+        "peak_live_bytes": 4 * size * rows * (min(block, m) + e + 2),
+        "flops": 2 * pairs * (q.shape[-1] + e),
+    }
+
+
+def check_blockwise_attention(*cases: check.Case, budget: bool = True) -> None:
+    """cases: q, k, v, block, causal. budget: peak bytes and FLOPs count as well."""
+    double = cases[0].args[0].dtype == torch.float64
+    known: dict[str, Any] = {
+        "match": check.Match(rtol=1e-9, atol=1e-11) if double else check.Match(rtol=1e-4, atol=1e-5),
+        "budget": _in_blocks if budget else None,
+        "verify": each(own_work("dot_product")),
+        "look": "2 · Softmax in blocks, once",
+    }
+    if budget:
+        known["note"] = (
+            "Too many bytes? Then scores of more than one block are alive. Too many FLOPs? Then a score is computed twice, or one "
+            "that nobody may see."
+        )
+    check.function("blockwise_attention", cases, _attended, **known)
+
+
+# --- 19.2 kept_blocks ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """A mask over queries × keys, by the name of its rule and what that is given, in blocks of block × block."""
+
+    rule: str
+    queries: int
+    keys: int
+    block: int
+    of: tuple[int, ...] = ()
+
+
+def _every_third_query(b: Any, h: Any, i: Tensor, j: Tensor) -> Tensor:
+    return i % 3 == 0  # of shape (queries, 1): no key is looked at
+
+
+def _key(place: int) -> masks.Rule:
+    return lambda b, h, i, j: j == place
+
+
+def _dots(step: int) -> masks.Rule:
+    return lambda b, h, i, j: (7 * i + 5 * j) % step == 0
+
+
+def _behind(keys: int) -> masks.Rule:
+    """Causal, with `keys` keys before the first query."""
+    return lambda b, h, i, j: i + keys >= j
+
+
+def _nothing(b: Any, h: Any, i: Tensor, j: Tensor) -> Tensor:
+    return (i < 0) & (j < 0)
+
+
+_RULES: dict[str, Callable[..., masks.Rule]] = {
+    "everything": lambda: masks.everything,
+    "causal": lambda: masks.causal,
+    "sliding window": masks.window,
+    "prefix": masks.prefix,
+    "documents": lambda *lengths: masks.documents(lengths),
+    "every third query": lambda: _every_third_query,
+    "one key": _key,
+    "dots": _dots,
+    "causal, keys before": _behind,
+    "nothing": lambda: _nothing,
+}
+
+
+def _keep(
+    kept_blocks: Callable[..., Tensor], rule: str, queries: int, keys: int, block: int, of: tuple[int, ...], count: Any
+) -> dict[str, Any]:  # fmt: skip
+    asked, plain = [0], _RULES[rule](*of)
+
+    def listening(b: Any, h: Any, i: Tensor, j: Tensor) -> Tensor:
+        asked[0] += torch.broadcast_shapes(i.shape, j.shape).numel()
+        if i.numel() and j.numel() and not (0 <= int(i.max()) < queries and 0 <= int(j.max()) < keys):
+            raise IndexError(
+                f"the rule was asked for a place that is not there: {queries} queries, {keys} keys"
+            )
+        return plain(b, h, i, j)
+
+    counts = count(kept_blocks, listening, queries, keys, block)
+    table = counts.result
+    return {"table": table.detach().clone(), "peak": counts.peak_live_bytes, "asked": asked[0]}
+
+
+@reference
+def _kinds(rule: str, of: tuple[int, ...], queries: int, keys: int, block: int) -> list[list[int]]:
+    seen = _RULES[rule](*of)(0, 0, torch.arange(queries)[:, None], torch.arange(keys)).expand(queries, keys)
+    parts = [[part for part in row.split(block, 1)] for row in seen.split(block)]
+    return [[int(part.any()) + int(part.all()) for part in row] for row in parts]
+
+
+def _wrong_blocks(report: check.Report) -> str | None:
+    of, got = report.case, report.value
+    want = torch.tensor(_kinds(of.rule, of.of, of.queries, of.keys, of.block))
+    if odd := difference(got["table"], want, at="the table"):
+        return odd
+    if got["asked"] > of.queries * of.keys:
+        return f"the rule was asked for {got['asked']:,} pairs; there are {of.queries * of.keys:,}, each asked for once"
+    most = 24 * of.block * of.keys + 16 * want.numel() + 4096
+    if got["peak"] > most:
+        return f"values are right, but it held {got['peak']:,} bytes at its peak; wanted at most {most:,}: a row of blocks at a time"
+    return None
+
+
+def check_kept_blocks(*cases: Blocks) -> None:
+    judge = each(_wrong_blocks, told=True)
+    look = "4 · A mask is a rule, and leaves blocks"
+    check.function("kept_blocks", cases, drive=_keep, verify=judge, look=look)
+
+
+# --- 19.3 chunked_cross_entropy -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Losses:
+    """n tokens of d features, `words` words, `rows` tokens at a time; the first `padded` targets and every ninth do not count.
+
+    factor: of the loss, before backward. hidden, weight: whether it wants a gradient. turned: hidden lies transposed. calls: as
+    many losses, added up before one backward.
+    """
+
+    n: int
+    d: int
+    words: int
+    rows: int
+    padded: int = 0
+    dtype: str = "float64"
+    factor: float = 1.0
+    hidden: bool = True
+    weight: bool = True
+    turned: bool = False
+    calls: int = 1
+
+
+def _at_once(hidden: Tensor, weight: Tensor, targets: Tensor, rows: int) -> Tensor:
+    return torch.nn.functional.cross_entropy(hidden @ weight.T, targets)
+
+
+def _lose(chunked_cross_entropy: Callable[..., Tensor], count: Any, **fields: Any) -> dict[str, Any]:
+    of, draw = Losses(**fields), torch.Generator().manual_seed(fields["n"])
+    dtype = getattr(torch, of.dtype)
+
+    def leaf(*shape: int, grad: bool) -> Tensor:
+        return torch.randn(*shape, generator=draw).to(dtype).requires_grad_(grad)
+
+    stored = [leaf(*((of.d, of.n) if of.turned else (of.n, of.d)), grad=of.hidden) for _ in range(of.calls)]
+    weight = leaf(of.words, of.d, grad=of.weight)
+    targets = torch.randint(of.words, (of.calls, of.n), generator=draw)
+    targets[:, : of.padded] = targets[:, 8::9] = -100
+    losses: list[Tensor] = []
+
+    def step() -> None:
+        parts = [
+            chunked_cross_entropy(h.T if of.turned else h, weight, t, of.rows)
+            for h, t in zip(stored, targets, strict=True)
+        ]
+        losses.extend(part.detach().clone() for part in parts)
+        total = sum(part * (of.factor + i) for i, part in enumerate(parts))
+        if of.hidden or of.weight:
+            total.backward()  # type: ignore[union-attr]
+
+    counts = count(step)
+    return {
+        "losses": losses,
+        "gradients": [None if t.grad is None else t.grad.clone() for t in (*stored, weight)],
+        "costs": {"peak": counts.peak_live_bytes, "saved": counts.saved_bytes, "flops": counts.flops},
+    }
+
+
+def _wrong_loss(report: check.Report) -> str | None:
+    of, got = report.case, report.value
+    want = _lose(_at_once, count, **vars(of))
+    double = of.dtype == "float64"
+    close = {"rtol": 1e-9, "atol": 1e-12} if double else {"rtol": 1e-3, "atol": 1e-5}
+    for what in ("losses", "gradients"):
+        if odd := difference(got[what], want[what], **close, at=what):
+            return odd
+    return None
+
+
+def _costly_loss(report: check.Report) -> str | None:
+    of, got = report.case, report.value["costs"]
+    size = 8 if of.dtype == "float64" else 4
+    rows, both = min(of.rows, of.n), of.d * (of.words + of.n)
+    wanted = of.d * (of.words * of.weight + of.n * of.hidden)
+    limits = {
+        "peak": size * (4 * rows * of.words + of.calls * (3 * wanted + 8 * of.n)) + 4096,
+        "saved": of.calls * (size * both + 16 * of.n) + 4096,
+        "flops": of.calls * 2 * of.n * of.d * of.words * (2 + of.hidden + of.weight),
+    }
+    words = {
+        "peak": "it held {:,} bytes at its peak; wanted at most {:,}: are the logits of more than one chunk alive, or a gradient that "
+        "nobody wants?",
+        "saved": "it saved {:,} bytes for backward; wanted at most {:,}: a gradient has the size of its tensor, logits have not",
+        "flops": "it did {:,} floating-point operations; wanted at most {:,}: is a gradient made that nobody wants?",
+    }
+    for name, most in limits.items():
+        if got[name] > most:
+            return "values are right, but " + words[name].format(got[name], most)
+    return None
+
+
+def check_chunked_cross_entropy(*cases: Losses) -> None:
+    judge = each(_wrong_loss, _costly_loss, told=True)
+    check.function("chunked_cross_entropy", cases, drive=_lose, verify=judge, look="The loss in chunks")
+
+
+# --- 19.4 packed --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Packs:
+    """Documents of these lengths, to be put into rows of `length` tokens."""
+
+    lengths: tuple[int, ...]
+    length: int
+
+
+def uneven(n: int, length: int, seed: int) -> tuple[int, ...]:
+    """Lengths of n documents, most of them short."""
+    draw = random.Random(seed)
+    return tuple(max(1, int(length * draw.random() ** 2)) for _ in range(n))
+
+
+def _texts(lengths: Sequence[int]) -> list[Tensor]:
+    draw = torch.Generator().manual_seed(len(lengths))
+    return [torch.randint(1, 100, (n,), generator=draw) for n in lengths]
+
+
+def _pack(
+    packed: Callable[..., dict[str, Tensor]], lengths: tuple[int, ...], length: int, count: Any
+) -> dict[str, Any]:
+    counts = count(packed, _texts(lengths), length)
+    return {"rows": {name: t.clone() for name, t in counts.result.items()}, "syncs": counts.syncs}
+
+
+def _wrong_rows(report: check.Report) -> str | None:
+    of, rows = report.case, report.value["rows"]
+    names = ["tokens", "targets", "positions", "document"]
+    if sorted(rows) != sorted(names):
+        return f"returned {sorted(rows)}; wanted {sorted(names)}"
+    shape = tuple(rows["tokens"].shape)
+    for name in names:
+        t = rows[name]
+        if t.dtype != torch.int64 or t.dim() != 2 or tuple(t.shape) != shape or shape[1] != of.length:
+            return f"{name!r} is {t.dtype} of shape {tuple(t.shape)}; all four are int64 of shape (rows, {of.length})"
+    want = {name: torch.full(shape, fill) for name, fill in zip(names, (0, -100, 0, -1), strict=True)}
+    for i, text in enumerate(_texts(of.lengths)):
+        places = (rows["document"] == i).nonzero().tolist()
+        if (
+            len(places) != len(text)
+            or places[0][0] != places[-1][0]
+            or places[-1][1] - places[0][1] != len(text) - 1
+        ):
+            return f"document {i} has {len(text)} tokens and belongs into one row, its tokens side by side; it is at {places[:6]} …"
+        row, first = places[0]
+        part = row, slice(first, first + len(text))
+        want["tokens"][part], want["document"][part] = text, i
+        want["positions"][part] = torch.arange(len(text))
+        want["targets"][row, first : first + len(text) - 1] = text[1:]
+    for name in names:
+        if odd := difference(rows[name], want[name], at=repr(name)):
+            return odd
+    held = (rows["document"] >= 0).sum(1).sort().values.tolist()
+    if len(held) > 1 and held[0] + held[1] <= of.length:
+        return f"{len(held)} rows, of which two hold {held[0]} and {held[1]} tokens: they would fit into one row of {of.length}"
+    if held and not held[0]:
+        return "a row holds nothing"
+    if report.value["syncs"]:
+        return f"made the CPU wait {report.value['syncs']} time(s); wanted 0: len(document) is known without looking into it"
+    return None
+
+
+def check_packed(*cases: Packs) -> None:
+    look = "Documents in one row"
+    check.function("packed", cases, drive=_pack, verify=each(_wrong_rows, told=True), look=look)

@@ -1,0 +1,301 @@
+"""What lesson 19 shows: attention's bytes by length, a running softmax, kernels that a call gets, masks and their blocks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers import count, plots, simulate
+from helpers.counters.counts import Counts
+from helpers.lessons.attention import masks
+from helpers.lessons.attention.exercises import uneven
+from helpers.plots.picture import Picture
+from helpers.text.seconds import format_seconds
+from helpers.text.tables import Table, table
+
+MIB = 2**20
+LIVE, ON_H100 = "live (CPU)", "simulated (H100)"
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+# --- 1 · the score matrix ------------------------------------------------------------------------------------------
+
+
+def step(way: Attention, n: int) -> Counts:
+    """Forward and backward of one way, for two heads of 64 features and n tokens."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(1, 2, n, 64, requires_grad=True) for _ in range(3)]
+    return count(lambda: way(*inputs).sum().backward())
+
+
+def when_n_doubles(steps: Mapping[str, Sequence[Counts]]) -> dict[str, Any]:
+    """By what the peak grows from the last length but one to the last; FLOPs of SDPA against the formula."""
+    peaks = {name: [c.peak_live_bytes for c in counts] for name, counts in steps.items()}
+    plain, fused = steps["written out"][-1].flops, steps["SDPA"][-1].flops
+    return {
+        "n doubles, written out: peak ×": round(peaks["written out"][-1] / peaks["written out"][-2]),
+        "n doubles, SDPA: peak ×": round(peaks["SDPA"][-1] / peaks["SDPA"][-2]),
+        "FLOPs of SDPA": "fewer" if fused < plain else "more" if fused > plain else "as many",
+    }
+
+
+def peaks(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> Picture:
+    series = {name: (lengths, [c.peak_live_bytes / MIB for c in counts]) for name, counts in steps.items()}
+    return plots.curves(
+        {"": series},
+        evidence=LIVE,
+        title="Peak of one attention, forward and backward",
+        xlabel="tokens, n",
+        ylabel="MiB",
+        log="xy",
+        ticks={n: f"{n:,}" for n in lengths},
+    )
+
+
+def of_steps(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> Table:
+    rows = [
+        (
+            f"{n:,}",
+            name,
+            f"{c.peak_live_bytes / MIB:.1f}",
+            f"{c.saved_bytes / MIB:.1f}",
+            f"{c.flops / 1e9:.2f}",
+            f"{c.operators}",
+        )
+        for i, n in enumerate(lengths)
+        for name, c in ((name, counts[i]) for name, counts in steps.items())
+    ]
+    columns = ["tokens", "attention", "peak, MiB", "kept for backward, MiB", "GFLOPs", "operators"]
+    return table(rows, columns, evidence=LIVE, caption="2 heads of 64 features, float32")
+
+
+def on_h100(ways: Mapping[str, Attention], lengths: Sequence[int]) -> Table:
+    """Forward of each way in bfloat16, 8 × 16 heads of 64 features: kernels, their time, and the peak that they add."""
+    rows = []
+    for n in lengths:
+        for name, way in ways.items():
+            with simulate("H100") as gpu, torch.no_grad():
+                q, k, v = (
+                    torch.randn(8, 16, n, 64, device=gpu.device, dtype=torch.bfloat16) for _ in range(3)
+                )
+                way(q, k, v)  # the matrix library's workspace is there from now on
+                gpu.reset_peak_memory_stats()
+                held, before = gpu.memory_allocated(), len(gpu.kernels)
+                way(q, k, v)
+                gpu.synchronize()
+                kernels = gpu.kernels[before:]
+            parts = ", ".join(
+                f"{short(kernel.name)} {format_seconds(kernel.duration_s)}" for kernel in kernels
+            )
+            seconds = format_seconds(sum(kernel.duration_s for kernel in kernels))
+            more = (gpu.max_memory_allocated() - held) / MIB
+            rows.append((f"{n:,}", name, seconds, parts, f"{more:,.0f}"))
+    columns = ["tokens", "attention", "time", "kernels", "peak above the inputs, MiB"]
+    return table(rows, columns, evidence=ON_H100, caption="forward, 8 × 16 heads of 64 features, bfloat16")
+
+
+def short(name: str) -> str:
+    """An operator's name without what all of them share."""
+    return name.removeprefix("aten.").removeprefix("_scaled_dot_product_").lstrip("_")
+
+
+# --- 2 · a running softmax -----------------------------------------------------------------------------------------
+
+
+def of_running(rows: Sequence[Sequence[Any]], naive: str) -> dict[str, str]:
+    """rows: block, maximum, factor, sum. naive: the sum of exp(score) itself."""
+    shrinks = any(0 < factor < 1 for _, _, factor, _ in rows)
+    return {
+        "sum of exp(score), scores up to 90, float32": naive if naive in ("inf", "nan") else "right",
+        "a larger maximum comes: the old sum is": "multiplied" if shrinks else "kept",
+        "each score is read": "once",
+    }
+
+
+def running(rows: Sequence[Sequence[Any]]) -> Table:
+    shown = [
+        (", ".join(f"{x:g}" for x in block), f"{most:g}", f"{factor:.3g}", f"{total:.4f}")
+        for block, most, factor, total in rows
+    ]
+    columns = ["block of scores", "running maximum", "old sum times", "running sum"]
+    return table(shown, columns, evidence=LIVE)
+
+
+# --- 3 · which kernel ----------------------------------------------------------------------------------------------
+
+
+def kernels_of(call: Attention, n: int) -> tuple[list[str], list[str]]:
+    """The operators of a call that are attention's, on the CPU and on the simulated H100, in bfloat16."""
+
+    def inputs(device: Any) -> list[Tensor]:
+        torch.manual_seed(0)
+        return [torch.randn(2, 4, n, 64, device=device).bfloat16() for _ in range(3)]
+
+    live = list(count(call, *inputs("cpu")).by_operator)
+    with simulate("H100") as gpu:
+        given = inputs(gpu.device)
+        before = len(gpu.kernels)
+        call(*given)
+        gpu.synchronize()
+        simulated = [kernel.name for kernel in gpu.kernels[before:]]
+    return _attends(live), _attends(simulated)
+
+
+def _attends(operators: Sequence[str]) -> list[str]:
+    return [short(name) for name in operators if "attention" in name or "bmm" in name or "softmax" in name]
+
+
+def _is_math(operators: Sequence[str]) -> bool:
+    return any("softmax" in name for name in operators)
+
+
+def on_cpu(kernels: Mapping[str, tuple[list[str], list[str]]]) -> dict[str, str]:
+    return {name: "math" if _is_math(live) else "one kernel" for name, (live, _) in kernels.items()}
+
+
+def backends(kernels: Mapping[str, tuple[list[str], list[str]]]) -> Table:
+    def said(operators: list[str]) -> str:
+        return "math: " + ", ".join(dict.fromkeys(operators)) if _is_math(operators) else ", ".join(operators)
+
+    rows = [(name, said(live), said(simulated)) for name, (live, simulated) in kernels.items()]
+    return table(rows, ["call", LIVE, ON_H100], evidence=f"{LIVE} · {ON_H100}")
+
+
+def reason(said: Sequence[Any]) -> str:
+    """The last of some warnings, without where in PyTorch's sources it was raised."""
+    return re.split(r"\s*\(Triggered|\. ", str(said[-1].message))[0] + "." if said else ""
+
+
+# --- 4 · masks and blocks ------------------------------------------------------------------------------------------
+
+
+def shares(block_masks: Mapping[str, Any]) -> dict[str, str]:
+    return {name: f"{_share(mask):.0%}".replace("%", " %") for name, mask in block_masks.items()}
+
+
+def _share(mask: Any) -> float:
+    table_of = masks.kinds(mask)
+    return masks.computed(mask) / sum(map(len, table_of))
+
+
+def of_masks(block_masks: Mapping[str, Any], rules: Mapping[str, masks.Rule]) -> Table:
+    rows = []
+    for name, mask in block_masks.items():
+        n = mask.seq_lengths[0]
+        place = torch.arange(n)
+        allowed = float(rules[name](0, 0, place[:, None], place).double().mean())
+        flat = [kind for row in masks.kinds(mask) for kind in row]
+        rows.append(
+            (
+                name,
+                f"{allowed:.1%}",
+                f"{masks.computed(mask)} of {len(flat)}",
+                f"{flat.count(masks.WHOLE)}",
+                f"{4 * n * n:,}",
+                f"{masks.nbytes(mask):,}",
+            )
+        )
+    columns = [
+        "rule",
+        "pairs allowed",
+        "blocks computed",
+        "whole",
+        "bytes of n² numbers",
+        "bytes of the block mask",
+    ]
+    return table(rows, columns, evidence="arithmetic", caption="1,024 tokens, blocks of 128 × 128")
+
+
+def _largest(prof: Any) -> list[tuple[str, int, int]]:
+    """(operator, calls, bytes of new memory) of a profile, the largest first."""
+    events = [(e.key, e.count, e.self_cpu_memory_usage) for e in prof.key_averages()]
+    return sorted((e for e in events if e[2] > 0), key=lambda e: (-e[2], e[0]))
+
+
+def of_flex(prof: Any, said: Sequence[Any], n: int) -> dict[str, str]:
+    """What of the scores is in memory, by what the products made; and whether a warning named the way."""
+    made = max(size for name, _, size in _largest(prof) if "bmm" in name)
+    share = made / (4 * n * n)
+    warned = any("without torch.compile" in str(w.message) for w in said)
+    return {
+        "scores in memory, without compile": "all" if share >= 1 else "a third" if share > 0.3 else "none",
+        "FlexAttention says so": "in a warning" if warned else "not at all",
+    }
+
+
+def largest(prof: Any, same: bool) -> Table:
+    rows = [
+        (short(name.replace("::", ".")), f"{n}", f"{size / MIB:.2f}") for name, n, size in _largest(prof)[:5]
+    ]
+    caption = f"the result is {'that' if same else 'not that'} of SDPA with the mask as a tensor"
+    return table(rows, ["operator", "calls", "new memory, MiB"], evidence=LIVE, caption=caption)
+
+
+# --- Further -------------------------------------------------------------------------------------------------------
+
+
+def loss_step(way: Callable[..., Any]) -> Counts:
+    """One loss of 1,024 tokens of width 64 over 8,000 words, with its backward."""
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(1024, 64, requires_grad=True), torch.randn(8000, 64, requires_grad=True)
+    return count(way, hidden, weight, torch.randint(8000, (1024,)))
+
+
+LOGITS = 4 * 1024 * 8000
+
+
+def of_losses(losses: Mapping[str, Counts]) -> dict[str, str]:
+    whole, chunks = (counts.peak_live_bytes for counts in losses.values())
+    share = chunks / whole
+    return {
+        "at once: logits at the peak": f"{round(whole / LOGITS)} ×",
+        "in chunks of 64: peak": "less than a quarter"
+        if share < 0.23
+        else "a quarter"
+        if share < 0.37
+        else "a half",
+    }
+
+
+def loss_costs(losses: Mapping[str, Counts]) -> Table:
+    rows = [
+        (name, f"{c.peak_live_bytes / MIB:.1f}", f"{c.flops / 1e9:.2f}", f"{c.operators}")
+        for name, c in losses.items()
+    ]
+    caption = f"1,024 tokens, 8,000 words: the logits are {LOGITS / MIB:.1f} MiB, the weight {4 * 8000 * 64 / MIB:.1f}"
+    return table(rows, ["loss", "peak, MiB", "GFLOPs", "operators"], evidence=LIVE, caption=caption)
+
+
+def about(share: float, choices: Sequence[float]) -> str:
+    """The nearest of some shares, in words."""
+    return f"about {min(choices, key=lambda choice: abs(choice - share)):.0%}".replace("%", " %")
+
+
+def lengths_of_texts() -> list[int]:
+    """Tokens of sixteen texts, most of them short, the longest of 256."""
+    return [*uneven(15, 256, seed=3), 256]
+
+
+def padding(flops: Mapping[str, int]) -> Table:
+    rows = [(name, f"{n:,}") for name, n in flops.items()]
+    return table(rows, ["batch", "FLOPs of a linear layer"], evidence=LIVE)
+
+
+def of_groups(counts: Mapping[str, Counts], q: Tensor, k: Tensor) -> dict[str, str]:
+    every, repeated, grouped = counts.values()
+    return {
+        "bytes of keys and values, 8 heads → 2": "a quarter" if 4 * k.nbytes == q.nbytes else "as many",
+        "FLOPs": "as many" if grouped.flops == every.flops else "a quarter",
+        "new bytes of enable_gqa": "fewer"
+        if grouped.bytes_allocated < repeated.bytes_allocated
+        else "as many",
+    }
+
+
+def groups(counts: Mapping[str, Counts]) -> Table:
+    rows = [(name, f"{c.flops:,}", f"{c.bytes_allocated:,}", f"{c.copies}") for name, c in counts.items()]
+    return table(rows, ["attention", "FLOPs", "new bytes", "copies"], evidence=LIVE)

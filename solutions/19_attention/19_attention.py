@@ -1,0 +1,825 @@
+# %% [markdown]
+# # 19 · Attention
+#
+# ## How much of attention has to be computed?
+#
+# In attention every token looks at every other token. With n tokens that makes n² scores, and twice as many tokens make
+# four times as many. Three things can be saved. The scores need not all be in memory at once. Scores that a
+# mask throws away need not be computed. And what has no mask of its own, such as padding, need not be there at all. In
+# this lesson you count what each of these saves, and you find out when PyTorch's fast kernel is silently left out.
+#
+# **Time** 60 min, two exercises among them; *Further*: 75 min, with the loss over a large vocabulary and with documents packed
+# into one row. **Before this** lessons 02 (what is saved for backward) and 11 (what a compiler does); 09 helps.
+#
+# **Afterwards you can**
+# - write attention whose memory grows with n and not with n²;
+# - say which kernel a call of `scaled_dot_product_attention` gets, and make PyTorch complain if it is the slow one;
+# - write a mask as a rule, and count the blocks of scores that the rule leaves.
+
+# %% setup
+import math
+import warnings
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from helpers import count, lesson
+from helpers.lessons.attention import experiments
+
+torch.set_num_threads(1)
+
+lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
+
+# %% [markdown]
+# ## 1 · The score matrix, and what holds it
+#
+# Attention has three inputs, each of shape (batch, heads, n, d): **queries** q, **keys** k and **values** v. Each query
+# gets a **score** for every key: their product, divided by √d. Softmax turns the scores of a query into weights that add up to 1. The
+# result is the sum of the values with these weights. Written out, these are two matrix products with a softmax between them.
+# [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
+# (SDPA) does the same in one operator.
+#
+# Both run forward and backward, for n = 256 to 2,048. By what factor does the peak of memory grow when n doubles? And
+# does SDPA do fewer floating-point operations (FLOPs) than the formula written out, as many, or more?
+
+# %% experiment
+you = lesson.predict(
+    {"n doubles, written out: peak ×": ..., "n doubles, SDPA: peak ×": ..., "FLOPs of SDPA": ...},
+    choices={
+        "n doubles, written out: peak ×": [2, 4, 8],
+        "n doubles, SDPA: peak ×": [2, 4, 8],
+        "FLOPs of SDPA": ["fewer", "as many", "more"],
+    },
+)
+
+
+# %% experiment
+def written_out(q, k, v):
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    return scores.softmax(-1) @ v
+
+
+ways = {"written out": written_out, "SDPA": F.scaled_dot_product_attention}
+lengths = (256, 512, 1024, 2048)
+steps = {name: [experiments.step(way, n) for n in lengths] for name, way in ways.items()}
+lesson.keep(more_flops=steps["SDPA"][-1].flops / steps["written out"][-1].flops - 1)
+you.against(
+    experiments.when_n_doubles(steps),
+    experiments.peaks(steps, lengths),
+    experiments.of_steps(steps, lengths),
+    evidence="live (CPU)",
+)
+
+# %% [markdown]
+# Written out, three matrices of n² numbers are there at the peak. For backward the softmax keeps its result, also n²
+# numbers. SDPA keeps q, k, v, the result, and **one number per query**. That number is the logarithm of the softmax's
+# denominator.
+#
+# How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. So there are seven matrix
+# products in place of six, which is {{more_flops:.0%}} more FLOPs. On a GPU it is still faster, because a GPU's time here goes into reading and
+# writing the n² numbers. The same two ways, forward only, on a simulated H100:
+
+# %% experiment
+experiments.on_h100(ways, lengths=(1024, 4096))
+
+# %% [markdown]
+# Look at the kernels of the first way. The two products are a small part of its time. The other operators read and write the
+# score matrix, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
+# Papers call this kernel *flash attention*. How can a softmax be computed without the whole row of scores?
+#
+# ## 2 · Softmax in blocks, once
+#
+# The softmax of a row divides exp(score) by the sum of all exp(score). Scores can be large, so one subtracts the row's
+# maximum first: exp(score − maximum). The quotient stays the same. But the maximum is known only at the end of the row.
+#
+# The way out: go through the row in blocks, and keep a **running maximum** and a **running sum**. If a block brings a
+# larger maximum, the old sum was made with the wrong one. What has to be done with it? And why is the maximum needed at all?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "sum of exp(score), scores up to 90, float32": ...,
+        "a larger maximum comes: the old sum is": ...,
+        "each score is read": ...,
+    },
+    choices={
+        "sum of exp(score), scores up to 90, float32": ["right", "inf", "nan"],
+        "a larger maximum comes: the old sum is": ["kept", "multiplied", "thrown away"],
+        "each score is read": ["once", "twice", "three times"],
+    },
+)
+
+# %% experiment
+scores = torch.tensor([1.0, 3.0, 2.0, 2.5, 90.0, 89.0, 4.0, 88.0])
+most, total, rows = torch.tensor(float("-inf")), torch.tensor(0.0), []
+for block in scores.split(2):
+    new = torch.maximum(most, block.max())
+    shrink = torch.exp(most - new)  # 1 where the maximum stays, and 0 for the first block: exp(-inf)
+    total = total * shrink + torch.exp(block - new).sum()
+    most = new
+    rows.append([block.tolist(), most.item(), shrink.item(), total.item()])
+whole = torch.exp(scores - scores.max()).sum()
+lesson.keep(running=total.item(), at_once=whole.item())
+naive = str(torch.exp(scores).sum().item())
+you.against(experiments.of_running(rows, naive), experiments.running(rows), evidence="live (CPU)")
+
+# %% [markdown]
+# The old sum is multiplied by exp(old maximum − new maximum). That factor replaces the old maximum by the new one in every
+# term at once. The running sum ends at {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. Each score was needed
+# once, in its block, and may be forgotten afterwards.
+#
+# The same factor repairs the **result**: the sum of values with their weights so far. So attention can go through the keys
+# in blocks and keep three things per query: running maximum, running sum, running result. At the end it divides the result by
+# the sum. This is exact: no weight is left out or rounded away on purpose.
+
+# %% [markdown]
+# **Exercise 19.1 — attention in blocks** (★★★, 18 min)
+#
+# Write attention that never has more than one block of scores: take `block` keys at a time. With `causal=True`, query i sees
+# the keys 0 to i only. Then a block that begins at key `start` is seen by the queries from `start` on. Give the others
+# no scores at all, and you do half of the work.
+#
+# <details><summary>Hint 1</summary>Keep <code>most</code> (…, n, 1), <code>total</code> (…, n, 1) and <code>out</code> (…, n, e).
+# They begin as −inf, 0 and 0. The loop is that of the cell above; <code>out</code> goes the way of
+# <code>total</code>, with <code>weights @ values</code> in place of the sum of the weights.</details>
+#
+# <details><summary>Hint 2</summary>Causal: let <code>rows = slice(start, None)</code>, and read and write
+# <code>most[..., rows, :]</code> and the others. Inside the block, the first row sees one key, the second row two:
+# <code>torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)</code> is true where −inf belongs. A new matrix at every line costs bytes:
+# <code>masked_fill_</code> and <code>exp_</code> work in place.</details>
+#
+# <details><summary>The idea</summary>For each start: <code>scores = q[..., rows, :] @ keys.mT / √d</code>, masked if causal;
+# <code>new = maximum(most, scores.amax(-1, keepdim=True))</code>; <code>weights = (scores - new).exp()</code>;
+# <code>shrink = (most - new).exp()</code>; then <code>total</code> and <code>out</code> times shrink, plus what the block adds.
+# Return <code>out / total</code>.</details>
+
+
+# %% exercise="blockwise_attention"
+def blockwise_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, block: int, causal: bool = False
+) -> torch.Tensor:
+    """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Nobody asks for gradients.
+
+    q: (…, n, d); k: (…, m, d); v: (…, m, e), all float32 or all float64, with the same leading dimensions (perhaps none);
+    k and v may be expanded views. m ≥ 1; n may be 0. block: 1 or more; it need not divide m, and may be larger. causal: query i
+    sees keys 0 to i, and n is m. Scores may be large: hundreds above or below 0.
+    Returns (…, n, e), of q's dtype, as F.scaled_dot_product_attention(q, k, v, is_causal=causal) does, which is not to be used.
+
+    Budget: FLOPs: 2 · (d + e) for each (query, key) that is computed. With causal, those are, for each block of keys, the
+    queries from its first key on. Peak live bytes: for each query (a row of q) 4 · (min(block, m) + e + 2) numbers.
+    """
+    ### BEGIN SOLUTION
+    most = q.new_full((*q.shape[:-1], 1), float("-inf"))
+    total = torch.zeros_like(most)
+    out = q.new_zeros(*q.shape[:-1], v.shape[-1])
+    for start in range(0, k.shape[-2], block):
+        rows = slice(start if causal else 0, None)
+        keys, values = k[..., start : start + block, :], v[..., start : start + block, :]
+        scores = q[..., rows, :] @ keys.mT * q.shape[-1] ** -0.5
+        if causal:
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+            scores.masked_fill_(later, float("-inf"))
+        new = torch.maximum(most[..., rows, :], scores.amax(-1, keepdim=True))
+        weights, shrink = (scores - new).exp(), (most[..., rows, :] - new).exp()
+        total[..., rows, :] = total[..., rows, :] * shrink + weights.sum(-1, keepdim=True)
+        out[..., rows, :] = out[..., rows, :] * shrink + weights @ values
+        most[..., rows, :] = new
+    return out / total
+    ### END SOLUTION
+
+
+# %% test="blockwise_attention" points=1
+from helpers import check
+from helpers.lessons.attention.exercises import check_blockwise_attention, three
+
+check_blockwise_attention(
+    check.case(*three(2, n=6, m=8, d=4, seed=1), 3),
+    check.case(*three(2, n=8, m=8, d=4, seed=2), 4, True),
+    check.case(*three(2, n=4, m=9, d=4, seed=3, rising=2000.0), 2),  # each block brings a larger maximum
+    budget=False,
+)
+check_blockwise_attention(
+    check.case(*three(2, n=256, m=256, d=16, seed=4), 32),
+    check.case(*three(2, n=256, m=256, d=16, seed=5), 32, True),
+)
+
+# %% hidden="blockwise_attention" points=3
+### BEGIN HIDDEN TESTS
+from helpers import check
+from helpers.lessons.attention.exercises import check_blockwise_attention, three
+
+check_blockwise_attention(
+    check.case(*three(n=5, m=7, d=3, seed=11), 100),  # no leading dimension, one block larger than all
+    check.case(*three(3, n=4, m=6, d=4, e=2, seed=12), 1),
+    check.case(*three(2, n=3, m=8, d=4, seed=13, shift=-900.0), 4),  # all scores far below 0
+    check.case(*three(2, n=3, m=10, d=4, seed=14, shift=700.0, rising=-1500.0), 4),
+    check.case(*three(2, n=0, m=4, d=4, seed=15), 2),
+    check.case(*three(1, n=1, m=1, d=2, seed=16), 1, True),
+    budget=False,
+)
+check_blockwise_attention(
+    check.case(*three(2, 2, n=100, m=77, d=8, e=24, seed=17), 16),
+    check.case(*three(n=12, m=90, d=4, seed=18), 1),
+    check.case(*three(3, n=130, m=130, d=8, seed=19), 50, True),  # the last block is smaller
+    check.case(*three(2, 4, n=96, m=96, d=16, seed=20, shared=True), 8, True),
+    check.case(*three(2, n=300, m=300, d=8, seed=21, shift=300.0, rising=900.0), 20, True),
+)
+check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype="float32"), 24))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · Which kernel did you get?
+#
+# SDPA is one function in front of several **backends**: fused kernels, and *math*, the formula written out as ordinary
+# operators. It looks at each call and chooses. If no fused kernel takes the call, math does, with its n² numbers. Nobody tells you.
+#
+# Six calls, in bfloat16 if not said otherwise. On the CPU of this machine: does the call run as one kernel, or as the operators of math?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "a mask of bools": ...,
+        "a mask that learns": ...,
+        "dropout_p=0.1": ...,
+        "values wider than keys": ...,
+        "three dimensions, no batch": ...,
+        "float64": ...,
+    },
+    choices=["one kernel", "math"],
+)
+
+# %% experiment
+SDPA, N = F.scaled_dot_product_attention, 128
+CALLS = {
+    "a mask of bools": lambda q, k, v: SDPA(q, k, v, q.new_ones(N, N, dtype=torch.bool).tril()),
+    "a mask that learns": lambda q, k, v: SDPA(q, k, v, nn.Parameter(q.new_zeros(N, N))),
+    "dropout_p=0.1": lambda q, k, v: SDPA(q, k, v, dropout_p=0.1),
+    "values wider than keys": lambda q, k, v: SDPA(q, k, torch.cat([v, v], -1)),
+    "three dimensions, no batch": lambda q, k, v: SDPA(q[0], k[0], v[0]),
+    "float64": lambda q, k, v: SDPA(q.double(), k.double(), v.double()),
+}
+kernels = {name: experiments.kernels_of(call, N) for name, call in CALLS.items()}
+you.against(
+    experiments.on_cpu(kernels), experiments.backends(kernels), evidence="live (CPU) · simulated (H100)"
+)
+
+# %% [markdown]
+# Each backend has its own list of what it takes. A kernel on one machine is no promise for another: a mask that learns
+# and dropout have a fused kernel on a GPU, float64 has one on the CPU. On a GPU *flash* takes no mask at all but `is_causal=True`; with a mask the call
+# goes to *efficient*. (The simulated choices follow PyTorch's rules for CUDA.)
+#
+# So do not trust, **ask**. [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
+# backends that you name. A call that would fall back then raises, and a warning says why:
+
+# %% experiment
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+q, k, v = (torch.randn(2, 4, N, 64) for _ in range(3))
+for name in ("a mask of bools", "dropout_p=0.1", "three dimensions, no batch"):
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            CALLS[name](q, k, v)
+            print(f"{name}: runs as one kernel")
+        except RuntimeError as error:
+            print(f"{name}: {error} {experiments.reason(said)}")
+
+# %% [markdown]
+# ## 4 · A mask is a rule, and leaves blocks
+#
+# A mask as a tensor has n² numbers, which are read for every head: the matrix of scores is gone, and its mask is back. But most masks are a **rule**: given the
+# places of a query and a key, may the one look at the other?
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a function `mask_mod`. (Its other
+# function, `score_mod`, changes a score, for example by the distance of the two places.)
+#
+# From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. It computes
+# all other blocks whole, and asks the rule only in blocks that are kept *in part*.
+#
+# 1,024 tokens, blocks of 128 × 128. What share of the blocks is computed? (Hint: draw the 8 × 8 blocks.)
+
+# %% experiment
+you = lesson.predict(
+    {"causal": ..., "sliding window of 256": ..., "four documents": ...},
+    choices={
+        "causal": ["50 %", "56 %", "75 %"],
+        "sliding window of 256": ["22 %", "25 %", "33 %"],
+        "four documents": ["17 %", "23 %", "56 %"],
+    },
+)
+
+# %% experiment
+from torch.nn.attention.flex_attention import create_block_mask
+
+document = torch.repeat_interleave(torch.arange(4), torch.tensor([512, 128, 256, 128]))
+
+
+def causal(b, h, i, j):  # batch, head, place of the query, place of the key
+    return i >= j
+
+
+def window(b, h, i, j):
+    return (i >= j) & (i - j < 256)
+
+
+def documents(b, h, i, j):
+    return (document[i] == document[j]) & (i >= j)
+
+
+rules = {"causal": causal, "sliding window of 256": window, "four documents": documents}
+masks = {
+    name: create_block_mask(rule, None, None, 1024, 1024, device="cpu", BLOCK_SIZE=128)
+    for name, rule in rules.items()
+}
+you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evidence="arithmetic")
+
+# %% [markdown]
+# Causal leaves a little more than half, because the blocks on the diagonal are computed whole. A window leaves a band: with
+# n it grows like n, and not like n². Documents leave their own triangles.
+#
+# Smaller blocks follow the rule more closely. But each block costs a start, and matrix units want large ones. Move the explorer:
+# which rules gain most from smaller blocks?
+
+# %% experiment
+from helpers.lessons.attention.explorer import mask_explorer
+
+mask_explorer("documents", block=8, documents=5)
+
+# %% [markdown]
+# The fused kernel of FlexAttention is written by `torch.compile` (lesson 11). **Called without it, FlexAttention still gives the
+# right result.** Does it leave out empty blocks then, too? The profiler, asked for memory, knows. One head of scores
+# is 1,024² numbers of 4 bytes: 4 MiB. The window leaves a third of the blocks.
+
+# %% experiment
+you = lesson.predict(
+    {"scores in memory, without compile": ..., "FlexAttention says so": ...},
+    choices={
+        "scores in memory, without compile": ["none", "a third", "all"],
+        "FlexAttention says so": ["in a warning", "not at all"],
+    },
+)
+
+# %% experiment
+from torch.nn.attention.flex_attention import flex_attention
+from torch.profiler import profile
+
+q, k, v = (torch.randn(1, 1, 1024, 64) for _ in range(3))
+with warnings.catch_warnings(record=True) as said, torch.no_grad():
+    warnings.simplefilter("always")
+    result = flex_attention(q, k, v, block_mask=masks["sliding window of 256"])
+    with profile(profile_memory=True) as prof:
+        flex_attention(q, k, v, block_mask=masks["sliding window of 256"])
+place = torch.arange(1024)
+same = torch.allclose(result, SDPA(q, k, v, window(0, 0, place[:, None], place)), atol=1e-5)
+you.against(experiments.of_flex(prof, said, 1024), experiments.largest(prof, same), evidence="live (CPU)")
+
+# %% [markdown]
+# The product makes all the scores, then the mask is applied to them: that is math again, and the block mask saved nothing. So write
+# `flex_attention = torch.compile(flex_attention)` and build the block mask **once** for many layers and steps. Building it asks the
+# rule for all n² pairs, which is why the next exercise asks you to do it in less memory.
+# (On the CPU the compiled kernel has no backward: training with FlexAttention needs a GPU. Compiling takes longer than this whole
+# lesson may, so it is left out here.)
+
+# %% [markdown]
+# **Exercise 19.2 — the blocks that a rule leaves** (★★, 10 min)
+#
+# Find out for each block of scores whether a rule leaves nothing of it, a part, or the whole. Any rule has to do: you cannot know a
+# block from its corners. Ask the rule for each pair at most once, and for one row of blocks at a time.
+#
+# <details><summary>Hint 1</summary>For one row of blocks, <code>i</code> has shape (block, 1) and <code>j</code> shape (keys,). The answer of the rule
+# broadcasts to (block, keys); <code>expand</code> it, for a rule may look at <code>i</code> alone.</details>
+#
+# <details><summary>Hint 2</summary><code>seen.split(block, dim=1)</code> gives the blocks of a row, the last one perhaps narrower.
+# <code>part.any()</code> and <code>part.all()</code> say the rest.</details>
+#
+# <details><summary>The idea</summary>For <code>i</code> in <code>torch.arange(queries)[:, None].split(block)</code>: ask, expand to
+# <code>(len(i), keys)</code>, split, and collect <code>part.any().long() + part.all().long()</code>. 0 is nothing, 1 a part, 2 the whole.</details>
+
+
+# %% exercise="kept_blocks"
+def kept_blocks(rule, queries: int, keys: int, block: int) -> torch.Tensor:
+    """What a mask leaves of each block of queries × keys scores: 0 nothing, 1 a part, 2 the whole block.
+
+    rule(b, h, i, j) → bool tensor, as FlexAttention's mask_mod. b, h: give 0. i, j: int64 tensors of places, 0 to queries − 1
+    and 0 to keys − 1, of shapes that broadcast. Its answer has a shape that broadcasts to theirs together: a rule
+    that looks at i alone answers in i's shape. queries, keys, block: 1 or more. Blocks are block × block; those at the end may be
+    smaller, and are whole if all the pairs that exist are allowed.
+
+    Returns an int64 table (⌈queries ÷ block⌉, ⌈keys ÷ block⌉).
+
+    Budget: each pair is asked for at most once. Peak live bytes: at most 24 for each pair of a row of blocks (block · keys), 16
+    for each entry of the table, and 4,096. That has room for a rule's own temporaries.
+    """
+    ### BEGIN SOLUTION
+    j, table = torch.arange(keys), []
+    for i in torch.arange(queries)[:, None].split(block):
+        seen = rule(0, 0, i, j).expand(len(i), keys)
+        table.append(torch.stack([part.any().long() + part.all().long() for part in seen.split(block, 1)]))
+    return torch.stack(table)
+    ### END SOLUTION
+
+
+# %% test="kept_blocks" points=1
+from helpers.lessons.attention.exercises import Blocks, check_kept_blocks
+
+check_kept_blocks(
+    Blocks("causal", 16, 16, 4),
+    Blocks("documents", 16, 16, 4, of=(6, 10)),
+    Blocks("sliding window", 10, 10, 4, of=(3,)),  # the last blocks are smaller
+    Blocks("sliding window", 512, 512, 32, of=(100,)),
+)
+
+# %% hidden="kept_blocks" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.attention.exercises import Blocks, check_kept_blocks
+
+check_kept_blocks(
+    Blocks("everything", 9, 5, 4),
+    Blocks("nothing", 4, 8, 4),
+    Blocks("every third query", 12, 8, 2),
+    Blocks("one key", 6, 11, 3, of=(7,)),
+    Blocks("dots", 40, 50, 8, of=(97,)),
+    Blocks("causal, keys before", 10, 25, 5, of=(15,)),
+    Blocks("prefix", 17, 17, 16, of=(5,)),
+    Blocks("causal", 1, 1, 8),
+    Blocks("causal", 7, 7, 1),
+    Blocks("documents", 320, 320, 16, of=(50, 7, 143, 90, 30)),
+    Blocks("dots", 200, 500, 20, of=(401,)),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## The running example
+#
+# The script has used SDPA since lesson 02, so nothing new has to go in. But what does that one line buy in the script as lesson
+# 10 left it? Take it out again, and compare:
+
+# %% experiment
+from helpers import running_example
+
+
+def attention_by_views(q, k, v):  # as lesson 01 left it
+    context, features = q.shape[-2:]
+    scores = q @ k.transpose(-2, -1) / math.sqrt(features)
+    mask = torch.tril(torch.ones(context, context, device=q.device))
+    scores = scores.masked_fill(mask == 0, float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v
+
+
+script = running_example.after("10")
+board = running_example.compare(script.replace(attention=attention_by_views), script)
+lesson.keep(script_faster=board.before.step_s / board.after.step_s)
+lesson.keep(script_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
+lesson.keep(script_context=running_example.LARGE.context)
+board
+
+# %% [markdown]
+# The step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only {{script_context}} tokens. The
+# share of n² is small there; it doubles with each doubling of the context. Two things of this lesson buy nothing here. The script's
+# mask is causal, which `is_causal=True` says already, so FlexAttention has nothing to add. And its
+# vocabulary is small, so the loss in chunks (*Further*) would save little.
+
+# %% [markdown]
+# ## Your own script
+#
+# First see which attention runs at all. The profiler's table names the operators: one with `attention` in its name is a fused kernel,
+# `_softmax` or `_safe_softmax` between two `bmm` is math. Here is a layer of PyTorch's own, called in two ways:
+
+# %% experiment
+layer, x = nn.MultiheadAttention(64, 4, batch_first=True), torch.randn(2, 128, 64)
+for need_weights in (True, False):
+    with profile() as prof:
+        layer(x, x, x, need_weights=need_weights)
+    names = [e.key for e in prof.key_averages() if "softmax" in e.key or "product_flash" in e.key]
+    print(f"need_weights={need_weights}: {', '.join(sorted(names))}")
+
+# %% [markdown]
+# `need_weights=True` is the default. Whoever asks for the weights gets them as n² numbers, computed by ordinary operators, also if nobody
+# uses them. In a script:
+#
+# ```python
+# from torch.profiler import profile
+#
+# batch = next(iter(loader))
+# step(batch)  # warm-up
+# with profile(record_shapes=True) as prof:
+#     step(batch)
+# for event in prof.key_averages(group_by_input_shape=True):
+#     if "attention" in event.key or "softmax" in event.key:
+#         print(event.key, event.count, event.input_shapes[:1])
+# ```
+#
+# 1. A softmax over (…, n, n) in the list: put `sdpa_kernel(SDPBackend.FLASH_ATTENTION)` around the forward pass, and read the reason.
+# 2. A mask that is a rule: `is_causal=True` where it is that, else FlexAttention, compiled.
+# 3. Much padding: sort by length, or pack documents into one row (*Further*).
+# 4. A vocabulary many times as wide as the model: the loss in chunks (*Further*).
+#
+# ## Sources on trial
+
+# %% experiment
+from helpers.lessons.attention import claims
+
+lesson.verdicts(
+    claims.on_trial(steps, kernels),
+    evidence="live (CPU) · simulated (H100)",
+    shown=("19-other-backends", "19-memory-savings", "19-loss-memory"),
+)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | Written out, memory grows with n²; in a fused kernel with n. | FLOPs grow with n² in both. |
+# | A fused kernel is exact: running maximum, running sum. | It rounds in another order, so results differ in the last digits. |
+# | Backward computes the scores again: more FLOPs, fewer bytes. | – |
+# | No fused kernel fits: math runs, silently. | `sdpa_kernel` with one backend raises. |
+# | Causal is half of the work, and a window is a band. | Blocks on an edge are computed whole. |
+# | A mask is a rule; a block mask is built once. | Without `torch.compile` FlexAttention makes all scores. |
+#
+# **Read on**: T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135) (2022); M. Milakov and N. Gimelshein, [Online
+# normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on
+# [SDPA](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html), its
+# [backends](https://docs.pytorch.org/docs/stable/nn.attention.html) and
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html). Lesson 20 goes on with keys and values that are kept, lesson 21 with a
+# kernel of your own.
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# Each section stands alone.
+#
+# ### The loss in chunks (35 min)
+#
+# The last layer of a language model makes **logits**: for each token one number per word of the vocabulary. A vocabulary of 100,000
+# words is many times as wide as the model. The loss needs of each row only the logarithm of its sum of exponentials, and the logit of
+# the right word. 1,024 tokens of width 64, and 8,000 words, forward and backward. How many arrays of the logits' size are there at the
+# peak? And if 64 tokens go through at a time, and each chunk's gradients are made *at once*?
+
+# %% experiment
+you = lesson.predict(
+    {"at once: logits at the peak": ..., "in chunks of 64: peak": ...},
+    choices={
+        "at once: logits at the peak": ["1 ×", "2 ×", "3 ×"],
+        "in chunks of 64: peak": ["a half", "a quarter", "less than a quarter"],
+    },
+)
+
+
+# %% experiment
+def loss_at_once(hidden, weight, targets):
+    F.cross_entropy(hidden @ weight.T, targets).backward()
+
+
+def loss_in_chunks(hidden, weight, targets):
+    for part, wanted in zip(hidden.split(64), targets.split(64), strict=True):
+        (F.cross_entropy(part @ weight.T, wanted, reduction="sum") / len(targets)).backward()
+
+
+losses = {
+    name: experiments.loss_step(way)
+    for name, way in {"at once": loss_at_once, "in chunks of 64": loss_in_chunks}.items()
+}
+you.against(experiments.of_losses(losses), experiments.loss_costs(losses), evidence="live (CPU)")
+
+# %% [markdown]
+# At once there are the logits' log-softmax, which is kept, the gradient of it, and that of the logits, at the same time. In chunks only the
+# gradient of the weight is large: it has the weight's size, and no token more makes it larger.
+#
+# The loop of that cell calls `backward()` itself, so it cannot stand inside a model. A function with its own backward can:
+# it makes the gradients in *forward*, chunk by chunk, keeps them, and in backward only multiplies them by what comes in. This works because a loss is
+# one number.
+
+# %% [markdown]
+# **Exercise 19.3 — a loss whose logits never stand whole** (★★★, 20 min)
+#
+# Write the loss of a last layer as one function, which anybody can put at the end of a model.
+#
+# <details><summary>Hint 1</summary>The gradient of a token's loss by its logits is <code>softmax(logits)</code>, minus 1 at the right
+# word. Times <code>weight</code> it is that of the hidden row; its transpose times the hidden rows is that of the weight. Divide by
+# the number of targets that count in all of the batch.</details>
+#
+# <details><summary>Hint 2</summary>A <code>torch.autograd.Function</code>: in its forward <code>ctx.needs_input_grad</code> says what wants a
+# gradient; <code>ctx.save_for_backward</code> keeps the gradients; its backward returns them times <code>grad</code>, and
+# <code>None</code> for targets and rows.</details>
+#
+# <details><summary>The idea</summary>Per chunk: <code>logs = (part @ weight.T).log_softmax(-1)</code>; the loss is minus
+# <code>logs.gather(1, wanted.clamp(min=0)[:, None])</code> where a target counts. Then <code>slopes = logs.exp_()</code>, minus 1 at
+# the right words (<code>scatter_add_</code>), rows of -100 set to 0, divided by the total. <code>slopes @ weight</code>, and
+# <code>slopes.T @ part</code> added up. <code>torch.utils.checkpoint</code> around each chunk is another way, and fits too.</details>
+
+
+# %% exercise="chunked_cross_entropy"
+def chunked_cross_entropy(
+    hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, rows: int
+) -> torch.Tensor:
+    """F.cross_entropy(hidden @ weight.T, targets), with the logits of `rows` tokens alive at a time; backward() works.
+
+    hidden: (n, d), any strides; weight: (words, d); both float32 or both float64; each of them may want a gradient, or neither.
+    targets: (n,) int64, -100 where a token does not count (at least one counts; perhaps none in a chunk). rows: 1 or more; it need
+    not divide n. The loss is the mean over targets that count, of shape (). It may be multiplied before backward(), and
+    another loss may be made in between.
+
+    Budget, with n and rows ≤ n: peak live bytes of forward and backward: 4 chunks of logits, 3 times each of hidden and weight that
+    wants a gradient, 8 numbers for each token, and 4,096 bytes (with two losses, of all but the chunks twice as much). Saved bytes: once hidden and weight, 16 bytes for each token, and 4,096. FLOPs: forward twice (it may
+    be run again), and each gradient that is wanted once.
+    """
+    ### BEGIN SOLUTION
+
+    class InChunks(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, hidden, weight):
+            for_hidden, for_weight = ctx.needs_input_grad
+            total, loss = (targets != -100).sum().to(hidden.dtype), hidden.new_zeros(())
+            d_hidden = torch.zeros_like(hidden) if for_hidden else None
+            d_weight = torch.zeros_like(weight) if for_weight else None
+            for start in range(0, len(hidden), rows):
+                part, wanted = hidden[start : start + rows], targets[start : start + rows, None]
+                counts, word = wanted != -100, wanted.clamp(min=0)
+                slopes = (part @ weight.T).log_softmax(-1)
+                loss -= (slopes.gather(1, word) * counts).sum() / total
+                slopes.exp_().scatter_add_(1, word, -torch.ones_like(slopes[:, :1]))
+                slopes.mul_(counts / total)
+                if d_hidden is not None:
+                    d_hidden[start : start + rows] = slopes @ weight
+                if d_weight is not None:
+                    d_weight.addmm_(slopes.T, part)
+            ctx.save_for_backward(d_hidden, d_weight)
+            return loss
+
+        @staticmethod
+        def backward(ctx, grad):
+            return tuple(None if t is None else t * grad for t in ctx.saved_tensors)
+
+    return InChunks.apply(hidden, weight)
+    ### END SOLUTION
+
+
+# %% test="chunked_cross_entropy" points=1
+from helpers.lessons.attention.exercises import Losses, check_chunked_cross_entropy
+
+check_chunked_cross_entropy(
+    Losses(6, 4, 7, rows=2),
+    Losses(10, 4, 7, rows=4, padded=5),  # one chunk whose targets do not count
+    Losses(6, 4, 7, rows=3, factor=0.5),
+    Losses(256, 16, 2000, rows=32, dtype="float32"),
+)
+
+# %% hidden="chunked_cross_entropy" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.attention.exercises import Losses, check_chunked_cross_entropy
+
+check_chunked_cross_entropy(
+    Losses(7, 3, 5, rows=100),
+    Losses(1, 2, 3, rows=1),
+    Losses(11, 4, 6, rows=3, factor=-2.0, turned=True),
+    Losses(9, 4, 6, rows=2, hidden=False),
+    Losses(9, 4, 6, rows=4, weight=False, padded=2),
+    Losses(8, 4, 6, rows=4, hidden=False, weight=False),
+    Losses(7, 4, 6, rows=3, calls=2, factor=3.0),
+    Losses(200, 16, 3000, rows=10, padded=25),
+    Losses(150, 32, 1000, rows=16, weight=False, turned=True),
+    Losses(150, 32, 1000, rows=16, hidden=False),
+    Losses(128, 16, 1500, rows=16, calls=2),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Documents in one row (35 min)
+#
+# Texts have different lengths, and a batch is a rectangle. The usual way fills it up with **padding**, which goes through every
+# layer and is thrown away at the end. Sixteen texts, the longest of 256 tokens. What share of the padded batch is padding?
+
+# %% experiment
+you = lesson.predict({"share that is padding": ...}, choices=["about 20 %", "about 40 %", "about 60 %"])
+
+# %% experiment
+texts = [torch.randn(n, 64) for n in experiments.lengths_of_texts()]
+layer = nn.Linear(64, 64)
+padded = nn.utils.rnn.pad_sequence(texts, batch_first=True)
+nested = torch.nested.nested_tensor(texts, layout=torch.jagged)
+flops = {"padded": count(layer, padded).flops, "nested": count(layer, nested).flops}
+share = 1 - flops["nested"] / flops["padded"]
+lesson.keep(tokens=nested.values().shape[0], rectangle=padded.shape[0] * padded.shape[1])
+you.against(
+    {"share that is padding": experiments.about(share, (0.2, 0.4, 0.6))},
+    experiments.padding(flops),
+    evidence="live (CPU)",
+)
+
+# %% [markdown]
+# A **nested tensor** with `layout=torch.jagged` keeps {{tokens:,}} tokens one behind the other, and the places where texts begin
+# ([`torch.nested`](https://docs.pytorch.org/docs/stable/nested.html)); the padded batch has {{rectangle:,}}. A linear layer does not care which
+# text a token belongs to, so it works on the one long row as it is. Attention does care: it needs a mask, and the rule `documents`
+# of section 4 is that mask.
+#
+# For training one goes one step further and fills rows of a fixed length with whole documents: **packing**. The shapes stay the same in every
+# step, so nothing is compiled anew. Three things go wrong easily. Positions must begin anew in each document. The last token of a document
+# must not be asked for the first of the next. And no document may look into its neighbour.
+
+# %% [markdown]
+# **Exercise 19.4 — documents in one row** (★★, 20 min)
+#
+# Put whole documents into rows of `length` tokens, and make all that the model needs beside the tokens. With `document` the mask is
+# the rule `(document[b, i] == document[b, j]) & (i >= j)`.
+#
+# <details><summary>Hint 1</summary>First decide on rows with lengths alone: put each document into the first row that has room, else open a new row
+# (<em>first fit</em>). Then no two rows can be joined.</details>
+#
+# <details><summary>Hint 2</summary>Make the four tables with <code>torch.full</code> and write slices into them.
+# <code>len(document)</code> is a plain number; <code>.tolist()</code> and <code>.item()</code> would make the CPU wait.</details>
+#
+# <details><summary>The idea</summary><code>used</code> is a list with the tokens in each row. For document number i of n tokens: the first row with
+# <code>used[row] + n <= length</code>, else a new one; note (row, used[row]). Then write tokens, <code>torch.arange(n)</code>, i, and
+# <code>text[1:]</code> into n − 1 targets.</details>
+
+
+# %% exercise="packed"
+def packed(documents: list[torch.Tensor], length: int) -> dict[str, torch.Tensor]:
+    """Whole documents in rows of `length` tokens. documents: int64 tensors, each of 1 to length tokens; perhaps none.
+
+    Returns four int64 tables (rows, length): "tokens"; "targets": the next token of the same document, -100 where there is none;
+    "positions": 0, 1, 2, … in each document; "document": its number in the list. A document's tokens stand side by side in one
+    row, in any row and any order of documents. What is left over is padding: tokens 0, targets -100, positions 0, document -1.
+
+    Graded on rows: no two rows could be joined (their tokens together are more than length), and none is empty. And on syncs: 0.
+    """
+    ### BEGIN SOLUTION
+    used, places = list[int](), []
+    for text in documents:
+        n = len(text)
+        row = next((row for row, there in enumerate(used) if there + n <= length), len(used))
+        if row == len(used):
+            used.append(0)
+        places.append((row, used[row]))
+        used[row] += n
+    shape = len(used), length
+    rows = {
+        name: torch.full(shape, fill)
+        for name, fill in (("tokens", 0), ("targets", -100), ("positions", 0), ("document", -1))
+    }
+    for number, (text, (row, start)) in enumerate(zip(documents, places, strict=True)):
+        end = start + len(text)
+        rows["tokens"][row, start:end] = text
+        rows["targets"][row, start : end - 1] = text[1:]
+        rows["positions"][row, start:end] = torch.arange(len(text))
+        rows["document"][row, start:end] = number
+    return rows
+    ### END SOLUTION
+
+
+# %% test="packed" points=1
+from helpers.lessons.attention.exercises import Packs, check_packed, uneven
+
+check_packed(Packs((5, 3), 8), Packs((6, 5, 3, 2), 8), Packs(uneven(30, 64, seed=1), 64))
+
+# %% hidden="packed" points=2
+### BEGIN HIDDEN TESTS
+from helpers.lessons.attention.exercises import Packs, check_packed, uneven
+
+check_packed(
+    Packs((4,), 4),
+    Packs((1, 1, 1), 1),
+    Packs((1, 1, 1, 1, 1), 4),
+    Packs((), 6),
+    Packs((5, 5, 3, 3), 8),
+    Packs((4, 4, 4, 4), 8),
+    Packs((3, 3, 5, 5), 8),
+    Packs((2, 7, 2, 7, 2, 7), 9),
+    Packs(uneven(100, 50, seed=2), 50),
+    Packs(uneven(60, 128, seed=5), 128),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Fewer heads for keys and values (5 min)
+#
+# In **grouped-query attention** several heads of queries share one head of keys and values. The scores are as many as before. What shrinks are the keys and
+# values themselves, which lesson 20 keeps for every token. `enable_gqa=True` tells SDPA about the groups. What does it save against
+# repeating the heads yourself?
+
+# %% experiment
+you = lesson.predict(
+    {"bytes of keys and values, 8 heads → 2": ..., "FLOPs": ..., "new bytes of enable_gqa": ...},
+    choices={
+        "bytes of keys and values, 8 heads → 2": ["a quarter", "as many"],
+        "FLOPs": ["a quarter", "as many"],
+        "new bytes of enable_gqa": ["fewer", "as many"],
+    },
+)
+
+# %% experiment
+q, k, v = torch.randn(1, 8, 512, 64), *(torch.randn(1, 2, 512, 64) for _ in range(2))
+grouped = {
+    "8 heads of keys": count(SDPA, q, q, q),
+    "2 heads, repeated": count(lambda: SDPA(q, k.repeat_interleave(4, 1), v.repeat_interleave(4, 1))),
+    "2 heads, enable_gqa": count(SDPA, q, k, v, enable_gqa=True),
+}
+you.against(experiments.of_groups(grouped, q, k), experiments.groups(grouped), evidence="live (CPU)")
+
+# %% [markdown]
+# The kernel reads each head of keys once for its whole group, and nothing is repeated in memory. The arithmetic is the same: every query still
+# has a score with every key.
