@@ -47,9 +47,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-costs = {
-    (name, n): on_card.cost(name, tokens=n, graph=True) for name in ("GPT-2", "7B") for n in (1, 64, 512)
-}
+costs = {(name, n): on_card.cost(name, tokens=n, graph=True) for name in ("GPT-2", "7B") for n in (1, 64)}
 eager = {name: on_card.cost(name) for name in ("GPT-2", "7B")}
 lesson.keep(
     gpt2_launches=eager["GPT-2"].launches, gpt2_gain=eager["GPT-2"].seconds / costs["GPT-2", 1].seconds
@@ -155,7 +153,7 @@ you.against(
 # <code>self.keys.index_copy_(2, places, k)</code>, the same for the values; return both whole.</details>
 
 
-# %% exercise="StaticCache"
+# %% exercise="static_cache"
 class StaticCache:
     """Keys and values of one layer, in memory that is taken once.
 
@@ -170,20 +168,21 @@ class StaticCache:
     those of k and v written once, and a quarter more.
     """
 
-    ### BEGIN SOLUTION
     def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):
+        ### BEGIN SOLUTION
         self.keys = torch.zeros(batch, heads, length, features, dtype=dtype, device=device)
         self.values = torch.zeros_like(self.keys)
+        ### END SOLUTION
 
-    def add(self, places, k, v):
+    def add(self, places: torch.Tensor, k: torch.Tensor, v: torch.Tensor):
+        ### BEGIN SOLUTION
         self.keys.index_copy_(2, places, k)
         self.values.index_copy_(2, places, v)
         return self.keys, self.values
+        ### END SOLUTION
 
-    ### END SOLUTION
 
-
-# %% test="StaticCache" points=1
+# %% test="static_cache" points=1
 from helpers.lessons.generating.exercises import Passes, check_StaticCache
 
 check_StaticCache(
@@ -191,7 +190,7 @@ check_StaticCache(
     Passes(((0, 1), (2,), (3,)), length=4),  # full to the last place
 )
 
-# %% hidden="StaticCache" points=3
+# %% hidden="static_cache" points=3
 ### BEGIN HIDDEN TESTS
 from helpers.lessons.generating.exercises import Passes, check_StaticCache
 
@@ -208,7 +207,7 @@ check_StaticCache(
 # ## 3 · A loop without a wait
 #
 # The plain loop asks for each token, `int(logits.argmax())`, to print it or to see whether it is the end. That is a wait for
-# each token (lesson 03). Three loops make 16 tokens of GPT-2: the first asks, the second leaves tokens and places on the card,
+# each token (lesson 03). Three loops make 8 tokens of GPT-2: the first asks, the second leaves tokens and places on the card,
 # the third does the same and replays one graph. How many times as long as the third does a token of the first take? And how many times as long as the
 # second?
 
@@ -234,10 +233,10 @@ def stays(gpu, step, token, place, n):
 
 
 loops = {
-    "asks": experiments.loop_cost(asks, 16),
-    "stays on the card": experiments.loop_cost(stays, 16),
-    "asks, one graph": experiments.loop_cost(asks, 16, graph=True),
-    "one graph": experiments.loop_cost(stays, 16, graph=True),
+    "asks": experiments.loop_cost(asks, 8),
+    "stays on the card": experiments.loop_cost(stays, 8),
+    "asks, one graph": experiments.loop_cost(asks, 8, graph=True),
+    "one graph": experiments.loop_cost(stays, 8, graph=True),
 }
 ratios = {name: loops["asks"].seconds / loops[name.split(" ÷ ")[1]].seconds for name in you}
 you.against_ratios(ratios, experiments.loops(loops), evidence="simulated (H100)", what="times as long")
@@ -396,7 +395,7 @@ you.against(
 # the others', move the first one over. Return all who run.</details>
 
 
-# %% exercise="Scheduler"
+# %% exercise="scheduler"
 class Scheduler:
     """Who takes part in the next step: first come, first served.
 
@@ -411,31 +410,36 @@ class Scheduler:
     Graded on who takes part in each step: sequences and places at once, and nobody waits without need.
     """
 
-    ### BEGIN SOLUTION
     def __init__(self, slots: int, places: int):
+        ### BEGIN SOLUTION
         self.slots, self.places = slots, places
         self.waiting: dict[str, int] = {}
         self.running: dict[str, int] = {}
+        ### END SOLUTION
 
     def arrive(self, name: str, prompt: int, most: int) -> None:
+        ### BEGIN SOLUTION
         if prompt + most > self.places:
             raise ValueError(f"{name} needs {prompt + most} places, and there are {self.places}")
         self.waiting[name] = prompt + most
+        ### END SOLUTION
 
     def next(self) -> list[str]:
+        ### BEGIN SOLUTION
         for name, need in list(self.waiting.items()):
             if len(self.running) == self.slots or sum(self.running.values()) + need > self.places:
                 break
             self.running[name] = self.waiting.pop(name)
         return list(self.running)
+        ### END SOLUTION
 
     def ended(self, name: str) -> None:
+        ### BEGIN SOLUTION
         del self.running[name]
+        ### END SOLUTION
 
-    ### END SOLUTION
 
-
-# %% test="Scheduler" points=1
+# %% test="scheduler" points=1
 from helpers.lessons.generating.exercises import Requests, check_Scheduler
 
 # each request: before which step it comes, its prompt, the most it makes, what it makes
@@ -446,7 +450,7 @@ check_Scheduler(
     ),  # a large one, and one behind it
 )
 
-# %% hidden="Scheduler" points=3
+# %% hidden="scheduler" points=3
 ### BEGIN HIDDEN TESTS
 from helpers import check
 from helpers.lessons.generating.exercises import Requests, check_refused, check_Scheduler, random_requests
@@ -491,7 +495,7 @@ def with_cache(model, n):
     return torch.cat(said, 1)[0].tolist()
 
 
-model = running_example.trained(running_example.after("10"), 20)
+model = running_example.trained(running_example.after("06"), 10)
 seen = {
     "no cache": count(experiments.without_cache, model, 32),
     "static cache": count(with_cache, deepcopy(model), 32),

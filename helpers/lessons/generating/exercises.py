@@ -100,6 +100,8 @@ def _moved(StaticCache: Callable[..., Any], of: Passes) -> list[int] | str:
                 cache.add(places, k, k)
                 moved.append(sum(kernel.bytes for kernel in gpu.kernels[before:]))
         except Exception as error:  # the learner's, told by the judge
+            if isinstance(error, NotImplementedError) and not str(error):
+                raise  # not written yet
             return f"{type(error).__name__}: {error}"
     return moved
 

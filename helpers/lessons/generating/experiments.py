@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._inductor.runtime.cache_dir_utils import cache_dir
 
 from helpers import timing
 from helpers.compiling.torches import CannotCompile, explained
@@ -199,8 +198,7 @@ def loop_cost(loop: Callable[..., Any], tokens: int = 32, *, batch: int = 1, gra
             return next_logits(model, token, place, caches, size.context)
 
         run = step
-        for _ in range(2):
-            step(token, place)
+        step(token, place)
         if graph:
             recorded = gpu.CUDAGraph()
             with gpu.graph(recorded):
@@ -321,7 +319,7 @@ class Step(nn.Module):
 def exported(step: Step, program: Any) -> Table:
     """What is in the exported program, and what it refuses."""
     calls = [node for node in program.graph.nodes if node.op == "call_function"]
-    writes = [node for node in calls if str(node.target).split(".")[-2].endswith("_")]
+    writes = [node for node in calls if "_.default" in str(node.target)]
     run, tokens, place = program.module(), torch.tensor([[3]]), torch.tensor([0])
     with torch.no_grad():
         same = torch.equal(run(tokens, place), step(tokens, place))
@@ -345,6 +343,8 @@ def ahead_of_time(compile_ahead: Callable[[Any, str], Any], program: Any, step: 
 
     The package is kept beside Inductor's other files, and taken from there the next time.
     """
+    from torch._inductor.runtime.cache_dir_utils import cache_dir  # seconds of imports
+
     package = Path(cache_dir()) / f"lesson_20_{torch.__version__}.pt2"
     tokens, place = torch.tensor([[3]]), 0
     try:

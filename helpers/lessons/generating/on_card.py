@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -43,15 +44,22 @@ def cache_bytes(name: str, places: int, batch: int = 1) -> int:
     return 2 * 2 * size.layers * size.width * places * batch
 
 
-@lru_cache(maxsize=256)
 def cost(
     name: str = "GPT-2", batch: int = 1, place: int = CONTEXT - 1, way: str = "static", *, tokens: int = 1,
     graph: bool = False, card: str = "H100", length: int = CONTEXT,
 ) -> Cost:  # fmt: skip
     """One call for the token at `place` (the first is 0). way: "no cache", "growing", "static" of `length` places.
 
-    tokens: how many go through at once, the last of them at `place`. graph: recorded once, and replayed.
+    tokens: how many go through at once, the last of them at `place`. graph: recorded once, and replayed; only "static".
     """
+    return _costs(name, batch, place, way, tokens, card, length)[graph]
+
+
+@lru_cache(maxsize=256)
+def _costs(
+    name: str, batch: int, place: int, way: str, tokens: int, card: str, length: int
+) -> tuple[Cost, ...]:
+    """Launched one by one; and as a graph, where one can be recorded."""
     size, gpu = SIZES[name], simulate(card)
     first = 0 if way == "no cache" else place + 1 - tokens
     with gpu, torch.no_grad():
@@ -65,21 +73,24 @@ def cost(
         def step() -> Any:
             return next_logits(model, given, places, caches() if caches else (), fixed)
 
-        run = step
-        for _ in range(2):
-            step()
-        if graph:
+        step()
+        costs = [_measured(gpu, step)]
+        if way == "static":
             recorded = gpu.CUDAGraph()
             with gpu.graph(recorded):
                 step()
-            run = recorded.replay
-            run()
-        gpu.synchronize()
-        kernels, launches, syncs, began = len(gpu.kernels), gpu.launches, gpu.syncs, gpu.clock()
-        run()
-        launches, syncs = gpu.launches - launches, gpu.syncs - syncs
-        gpu.synchronize()
-        ran, seconds = gpu.kernels[kernels:], gpu.clock() - began
+            recorded.replay()
+            costs.append(_measured(gpu, recorded.replay))
+    return tuple(costs)
+
+
+def _measured(gpu: Any, run: Callable[[], Any]) -> Cost:
+    gpu.synchronize()
+    kernels, launches, syncs, began = len(gpu.kernels), gpu.launches, gpu.syncs, gpu.clock()
+    run()
+    launches, syncs = gpu.launches - launches, gpu.syncs - syncs
+    gpu.synchronize()
+    ran, seconds = gpu.kernels[kernels:], gpu.clock() - began
     by_name: Counter[str] = Counter()
     for kernel in ran:
         by_name[kernel.name] += kernel.bytes
