@@ -1,0 +1,439 @@
+"""What lesson 20 shows: a token's price, three kinds of cache, loops with and without waits, batches, and fewer bits."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from helpers import timing
+from helpers.compiling.torches import CannotCompile, explained
+from helpers.counters import Counts
+from helpers.lessons.generating import on_card
+from helpers.lessons.generating.batching import Run
+from helpers.lessons.generating.decoding import Fixed, Growing, next_logits
+from helpers.lessons.generating.on_card import Cost
+from helpers.models import GPT2, Size
+from helpers.plots import style
+from helpers.plots.picture import Picture, drawn
+from helpers.simulator import simulate
+from helpers.simulator.devices import device
+from helpers.text.sizes import size_text
+from helpers.text.tables import Table, table
+
+ON_H100 = "simulated (H100)"
+MS = 1e3
+
+
+def _ms(seconds: float) -> str:
+    return f"{MS * seconds:.2f} ms"
+
+
+# --- 1 · one token ---------------------------------------------------------------------------------------------------
+
+
+def reading_s(name: str, card: str = "H100") -> float:
+    """Seconds in which the card's memory gives all weights once, at its peak."""
+    return on_card.weights(name) / device(card).memory_bytes_per_s
+
+
+def tokens_at_once(costs: Mapping[tuple[str, int], Cost]) -> Table:
+    """A row a model and a number of tokens: time, and how many tokens that is a second."""
+    rows = [
+        (name, f"{n:,}", _ms(cost.seconds), f"{cost.seconds / costs[name, 1].seconds:.2f} ×", f"{n / cost.seconds:,.0f}")
+        for (name, n), cost in costs.items()
+    ]  # fmt: skip
+    columns = ["model", "tokens at once", "time", "against 1", "tokens a second"]
+    return table(rows, columns, evidence=ON_H100, caption="bf16, kernels launched as one CUDA graph")
+
+
+def floors(costs: Mapping[tuple[str, int], Cost], eager: Mapping[str, Cost]) -> Table:
+    """What one token could take at least, and what it takes, by model."""
+    rows = [
+        (name, size_text(on_card.weights(name)), _ms(reading_s(name)), _ms(costs[name, 1].seconds), _ms(cost.seconds), f"{cost.launches}")
+        for name, cost in eager.items()
+    ]  # fmt: skip
+    columns = [
+        "model",
+        "weights",
+        "reading them once",
+        "a token, as a graph",
+        "launched one by one",
+        "launches",
+    ]
+    return table(rows, columns, evidence=f"arithmetic · {ON_H100}", caption="one sequence, bf16")
+
+
+@drawn
+def by_batch(costs: Mapping[int, Cost], *, title: str) -> Picture:
+    """Time of a step and tokens a second, against the number of sequences."""
+    sizes = list(costs)
+    fig, _ = style.figure(2.6, evidence=ON_H100, title=title)
+    left, right = fig.subplots(1, 2)
+    times, rates = [MS * costs[n].seconds for n in sizes], [n / costs[n].seconds for n in sizes]
+    for ax, values, colour, label in (
+        (left, times, style.BLUE, "ms for one step"),
+        (right, rates, style.GREEN, "tokens a second, all sequences"),
+    ):
+        ax.plot(sizes, values, "o-", color=colour, markersize=4)
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set_xticks(sizes, [str(n) for n in sizes])
+        ax.minorticks_off()
+        ax.set_xlabel("sequences in the batch")
+        ax.set_title(label, fontsize=style.TEXT, loc="left")
+    said = ", ".join(f"{n}: {t:.2f} ms" for n, t in zip(sizes, times, strict=True))
+    return Picture(fig, ON_H100, f"{title}. A step takes {said}")
+
+
+# --- 2 · what to keep ------------------------------------------------------------------------------------------------
+
+SMALLER = Size(layers=4, vocabulary=1000, context=128)
+
+
+@lru_cache(maxsize=1)
+def _live() -> dict[str, Callable[[], Tensor]]:
+    """A function a way: the token at place 127 of a GPT-2 of four layers, on the CPU in float32."""
+    torch.manual_seed(0)
+    model, tokens, last = GPT2(SMALLER), torch.randint(1000, (1, 128)), 127
+    places, row = torch.arange(128), torch.tensor([last])
+    shape = (1, SMALLER.heads, 128, 64)
+    grown, fixed = [Growing() for _ in model.blocks], [Fixed(shape) for _ in model.blocks]
+    with torch.no_grad():
+        next_logits(model, tokens[:, :last], places[:last], grown)
+        next_logits(model, tokens[:, :last], places[:last], fixed, 128)
+    kept = [(cache.keys, cache.values) for cache in grown]
+
+    def growing() -> Tensor:
+        for cache, (keys, values) in zip(grown, kept, strict=True):
+            cache.keys, cache.values = keys, values
+        return next_logits(model, tokens[:, last:], row, grown)
+
+    ways = {
+        "no cache": lambda: next_logits(model, tokens, places),
+        "growing": growing,
+        "static": lambda: next_logits(model, tokens[:, last:], row, fixed, 128),
+    }
+    return {name: torch.no_grad()(way) for name, way in ways.items()}
+
+
+def live_counts(count: Callable[..., Counts]) -> dict[str, Counts]:
+    """What each way costs on the CPU, by counters."""
+    return {name: count(way) for name, way in _live().items()}
+
+
+def counted(counts: Mapping[str, Counts]) -> Table:
+    """A row a way: FLOPs, bytes of new tensors, of them those of concatenations; and the time beside the static cache's."""
+    ways, rows = _live(), []
+    for name, seen in counts.items():
+        cat = sum(size for operator, size in seen.allocations if operator == "aten.cat")
+        ratio = (
+            "–"
+            if name == "static"
+            else timing.compare(ways[name], ways["static"], pairs=6, number=1, num_threads=1).cell
+        )
+        rows.append((name, f"{seen.flops / 1e6:,.0f}", size_text(seen.bytes_allocated), size_text(cat), f"{seen.operators}", ratio))  # fmt: skip
+    columns = ["cache", "million FLOPs", "new tensors", "of them longer caches", "operators", "time ÷ static"]
+    caption = "the 128th token: GPT-2's width, 4 layers, float32, one sequence"
+    return table(rows, columns, evidence="live (CPU)", caption=caption)
+
+
+def ways(costs: Mapping[tuple[str, int], Cost], graph: Mapping[int, Cost]) -> Table:
+    """A row a way and a batch: launches, bytes, and time for one token."""
+    shown = {(name, batch): cost for (name, batch), cost in costs.items()}
+    shown |= {("static, as a graph", batch): cost for batch, cost in graph.items()}
+    rows = [
+        (f"{batch}", name, f"{c.launches}", size_text(c.bytes), size_text(c.cat_bytes), _ms(c.seconds))
+        for (name, batch), c in sorted(shown.items(), key=lambda item: item[0][1])
+    ]
+    columns = ["sequences", "cache", "launches", "bytes moved", "of them by cat", "time"]
+    caption = "the 1,024th token of GPT-2 in bf16"
+    return table(rows, columns, evidence=ON_H100, caption=caption)
+
+
+def graphs_compiled(first: int = 4, tokens: int = 6) -> dict[str, int]:
+    """How many graphs torch.compile makes for the next tokens, through a growing and a static cache."""
+    import torch._dynamo as dynamo
+
+    made = {}
+    size = Size(width=32, layers=2, heads=2, vocabulary=50, context=32)
+    model = GPT2(size)
+    for name in ("growing", "static"):
+        caches: list[Any] = [Growing() for _ in range(2)]
+        if name == "static":
+            caches = [Fixed((1, 2, 32, 16)) for _ in range(2)]
+        length = 32 if name == "static" else None
+        dynamo.reset()
+        dynamo.utils.counters.clear()
+        step = torch.compile(next_logits, backend="eager", fullgraph=True)
+        with torch.no_grad():
+            next_logits(model, torch.ones(1, first, dtype=torch.int64), torch.arange(first), caches, length)
+            for at in range(first, first + tokens):
+                step(model, torch.ones(1, 1, dtype=torch.int64), torch.tensor([at]), caches, length)
+        made[name] = int(dynamo.utils.counters["stats"]["unique_graphs"])
+    dynamo.reset()
+    return made
+
+
+# --- 3 · loops -------------------------------------------------------------------------------------------------------
+
+
+def loop_cost(loop: Callable[..., Any], tokens: int = 32, *, batch: int = 1, graph: bool = False) -> Cost:
+    """loop(gpu, step, token, place, n): n tokens of GPT-2; the mean of one. graph: step is recorded and replayed."""
+    gpu, size = simulate("H100"), Size()
+    with gpu, torch.no_grad():
+        with torch.device(gpu.device):
+            model, token = GPT2(size).to(torch.bfloat16), torch.zeros(batch, 1, dtype=torch.int64)
+            place = torch.zeros(1, dtype=torch.int64)
+        shape = (batch, size.heads, size.context, size.width // size.heads)
+        caches = [Fixed(shape, gpu.device, torch.bfloat16) for _ in range(size.layers)]
+
+        def step(token: Tensor, place: Tensor) -> Tensor:
+            return next_logits(model, token, place, caches, size.context)
+
+        run = step
+        step(token, place)
+        if graph:
+            recorded = gpu.CUDAGraph()
+            with gpu.graph(recorded):
+                out = step(token, place)
+
+            def run(new: Tensor, at: Tensor) -> Tensor:
+                token.copy_(new)
+                place.copy_(at)
+                recorded.replay()
+                return out
+
+        gpu.synchronize()
+        kernels, launches, syncs, began = len(gpu.kernels), gpu.launches, gpu.syncs, gpu.clock()
+        loop(gpu, run, token.clone(), 0, tokens)
+        launches, syncs = gpu.launches - launches, gpu.syncs - syncs
+        gpu.synchronize()
+        ran, seconds = gpu.kernels[kernels:], gpu.clock() - began
+    busy, moved = sum(k.duration_s for k in ran), sum(k.bytes for k in ran)
+    return Cost(
+        seconds / tokens, busy / tokens, round(launches / tokens), round(syncs / tokens), moved // tokens, 0
+    )
+
+
+def loops(costs: Mapping[str, Cost]) -> Table:
+    """A row a loop, a token each."""
+    rows = [
+        (name, f"{c.launches}", f"{c.syncs}", _ms(c.busy_s), _ms(c.seconds), f"{1 / c.seconds:,.0f}")
+        for name, c in costs.items()
+    ]
+    columns = ["loop", "launches", "waits", "kernels", "time", "tokens a second"]
+    return table(
+        rows,
+        columns,
+        evidence=ON_H100,
+        caption="a token of GPT-2, one sequence, static cache of 1,024 places",
+    )
+
+
+def nearest(ratio: float, choices: Sequence[float]) -> float:
+    return min(choices, key=lambda n: abs(n - ratio) / n)
+
+
+# --- 4 · batches -----------------------------------------------------------------------------------------------------
+
+
+def batches(runs: Mapping[str, Run], step_s: Mapping[str, float]) -> Table:
+    """A row a policy: steps, how full the slots are, and what that is on the card."""
+    rows = [
+        (name, f"{run.slots}", f"{run.steps:,}", f"{run.used:.0%}", f"{run.mean_end:,.0f}", _ms(step_s[name]), f"{run.tokens / (run.steps * step_s[name]):,.0f}")
+        for name, run in runs.items()
+    ]  # fmt: skip
+    columns = [
+        "batching",
+        "slots",
+        "steps",
+        "slots' steps used",
+        "mean end, step",
+        "a step",
+        "tokens a second",
+    ]
+    caption = "GPT-2, static cache, one graph a step; prefill is left out"
+    return table(rows, columns, evidence=f"arithmetic · {ON_H100}", caption=caption)
+
+
+# --- further ---------------------------------------------------------------------------------------------------------
+
+
+def fewer_bits(published: Mapping[str, float]) -> Table:
+    """The 7B model on an A100 by bits of a weight: the least time that reading takes, and what others measured there."""
+    peak, numbers = device("A100").memory_bytes_per_s, on_card.weights("7B") / 2
+    rows = []
+    for name, bits in (("bf16", 16.0), ("int8, a scale a row", 8.0), ("int4, a scale for each 32", 4.5)):
+        least = numbers * bits / 8 / peak
+        rows.append(
+            (
+                name,
+                f"{numbers * bits / 8e9:.1f} GB",
+                _ms(least),
+                f"{1 / least:,.0f}",
+                f"{published[name]:.1f}",
+            )
+        )
+    columns = ["weights", "bytes", "reading them once", "tokens a second at most", "measured by gpt-fast"]
+    caption = "last column: Llama-2 7B on an A100, Team PyTorch, November 2023"
+    return table(rows, columns, evidence="arithmetic · published (A100, Team PyTorch)", caption=caption)
+
+
+class Kept(nn.Module):
+    """A static cache whose memory is the module's own: an exported graph takes it along."""
+
+    keys: Tensor
+    values: Tensor
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.register_buffer("keys", torch.zeros(shape))
+        self.register_buffer("values", torch.zeros(shape))
+
+    def add(self, places: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        self.keys.index_copy_(2, places, k)
+        self.values.index_copy_(2, places, v)
+        return self.keys, self.values
+
+
+class Step(nn.Module):
+    """One decoding step of a small GPT-2: forward(tokens [1, 1], places [1]) → logits [1, words]."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.model = GPT2(Size(width=32, layers=1, heads=2, vocabulary=50, context=16)).eval()
+        self.caches = nn.ModuleList([Kept(1, 2, 16, 16)])
+
+    def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
+        return next_logits(self.model, tokens, places, list(self.caches), 16)
+
+
+def exported(step: Step, program: Any) -> Table:
+    """What is in the exported program, and what it refuses."""
+    calls = [node for node in program.graph.nodes if node.op == "call_function"]
+    writes = [node for node in calls if "_.default" in str(node.target)]
+    run, tokens, place = program.module(), torch.tensor([[3]]), torch.tensor([0])
+    with torch.no_grad():
+        same = torch.equal(run(tokens, place), step(tokens, place))
+        try:
+            run(torch.tensor([[3, 4]]), torch.tensor([0, 1]))
+        except Exception as error:
+            other = f"refused ({type(error).__name__})"
+        else:
+            other = "runs"
+    rows = [
+        ("operators in its one graph", f"{len(calls)}"),
+        ("of them writes in place", f"{len(writes)}"),
+        ("the same logits", "yes" if same else "no"),
+        ("two tokens in place of one", other),
+    ]
+    return table(rows, ["the exported step", ""], evidence="live (CPU)")
+
+
+def ahead_of_time(compile_ahead: Callable[[Any, str], Any], program: Any, step: Step) -> Table | str:
+    """Compile the program, load the package in another process, and compare; or one sentence where no compiler is.
+
+    The package is kept beside Inductor's other files, and taken from there the next time.
+    """
+    from torch._inductor.runtime.cache_dir_utils import cache_dir  # seconds of imports
+
+    package = Path(cache_dir()) / f"lesson_20_{torch.__version__}.pt2"
+    tokens, place = torch.tensor([[3]]), 0
+    try:
+        if not package.exists():
+            package.parent.mkdir(parents=True, exist_ok=True)
+            with explained():
+                compile_ahead(program, str(package))
+    except CannotCompile as why:
+        return f"not compiled here: {why}"
+    said = _without_source(package, tokens, place)
+    with torch.no_grad():
+        logits = step(tokens, torch.tensor([place]))
+    mine = [round(float(x), 3) for x in logits.flatten()[:3]]
+    rows = [
+        ("the process has the model's source", said["source"]),
+        ("the same logits, to 3 digits", "yes" if said["logits"] == str(mine) else "no"),
+        ("the package", f"≈ {size_text(package.stat().st_size)}"),
+        ("of it weights and cache", size_text(sum(t.nbytes for t in program.state_dict.values()))),
+    ]
+    return table(rows, ["the package", ""], evidence="live (CPU)")
+
+
+def _without_source(package: Path, tokens: Tensor, place: int) -> dict[str, str]:
+    """What a process says that has nothing but the package: its logits' first numbers, and whether it has our modules."""
+    program = (
+        "import sys, torch\n"
+        f"run = torch._inductor.aoti_load_package({str(package)!r})\n"
+        f"logits = run(torch.tensor({tokens.tolist()!r}), torch.tensor([{place}]))\n"
+        "print([round(float(x), 3) for x in logits.flatten()[:3]])\n"
+        "print('yes' if any(name.startswith('helpers') for name in sys.modules) else 'no')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    logits, source = done.stdout.split("\n")[:2]
+    return {"logits": logits, "source": source}
+
+
+# --- the running example ---------------------------------------------------------------------------------------------
+
+
+def without_cache(model: nn.Module, n: int) -> list[int]:
+    """n bytes after a first one, all of the text through the model for each."""
+    text = torch.tensor([[84]])
+    with torch.no_grad():
+        for _ in range(n):
+            text = torch.cat([text, model(text)[:, -1].argmax(-1, keepdim=True)], dim=1)
+    return [int(token) for token in text[0, 1:].tolist()]
+
+
+def written(seen: Mapping[str, Counts]) -> Table:
+    """A row a way to write."""
+    rows = [
+        (name, f"{c.operators:,}", f"{c.flops / 1e6:,.1f}", size_text(c.bytes_allocated), f"{c.syncs}")
+        for name, c in seen.items()
+    ]
+    columns = ["32 bytes of the running example", "operators", "million FLOPs", "new tensors", "waits"]
+    return table(rows, columns, evidence="live (CPU)")
+
+
+# --- what was asked --------------------------------------------------------------------------------------------------
+
+
+def limits(costs: Mapping[tuple[str, int], Cost], eager: Mapping[str, Cost]) -> dict[str, str]:
+    """How many times as long 64 tokens take, and what limits the larger model's one token, in the questions' words."""
+    answers = {
+        f"{name}, 64 tokens at once": f"{nearest(costs[name, 64].seconds / costs[name, 1].seconds, (1, 4, 16, 64)):g} ×"
+        for name in ("GPT-2", "7B")
+    }
+    launched = eager["7B"].seconds > 1.3 * costs["7B", 1].seconds
+    read = reading_s("7B") > 0.5 * costs["7B", 1].seconds
+    return answers | {
+        "7B, one token": "launches" if launched else "bytes of the weights" if read else "arithmetic"
+    }
+
+
+def fastest(costs: Mapping[tuple[str, int], Cost], graphs: Mapping[str, int]) -> dict[str, str]:
+    """Which way is fastest, and which cache makes fewer graphs."""
+    ways = list(dict.fromkeys(way for way, _ in costs))
+    best = {n: min(ways, key=lambda way, n=n: costs[way, n].seconds) for n in (1, 64)}  # type: ignore[misc]
+    fewer = "as many" if graphs["growing"] == graphs["static"] else min(graphs, key=lambda name: graphs[name])
+    return {"1 sequence": best[1], "64 sequences": best[64], "fewer graphs": fewer}
+
+
+def who_asks(asking: Sequence[Any]) -> Table:
+    """Of each question for a number, the operators around it, the outermost first."""
+    rows = []
+    for event in asking:
+        names, parent = [event.name], event.cpu_parent
+        while parent is not None:
+            names.append(parent.name)
+            parent = parent.cpu_parent
+        rows.append((" → ".join(reversed(names)),))
+    return table(rows, ["a number is asked for in"], evidence="live (CPU)")

@@ -1,0 +1,694 @@
+# %% [markdown]
+# # 20 · Generating
+#
+# ## Why does one token take so long?
+#
+# A language model writes one token after the other. Each token is little arithmetic, and still it takes almost as long
+# as a page of text that is only read. In this lesson you find out what the time goes to. Then you write the three
+# things that make generating fast: a cache that is written in place, a loop in which the CPU never waits, and a
+# scheduler that keeps the batch full.
+#
+# **Time** 60 min, three exercises among them; *Further*: 65 min, with speculative sampling, and a model that leaves Python.
+# **Before this** lessons 02 and 03 (operators, waits) and 11 (`torch.compile`); 07 (CUDA graphs) helps.
+#
+# **Afterwards you can**
+# - say what limits a token: launches, bytes or arithmetic;
+# - write a cache of keys and values that copies only what is new;
+# - write a decoding loop with one shape and without waits, and keep its batch full.
+
+# %% setup
+import torch
+from torch.nn import functional as F
+
+from helpers import count, lesson
+from helpers.lessons.generating import batching, decoding, experiments, on_card
+
+torch.set_num_threads(1)
+lesson.start("20_generating", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
+
+# %% [markdown]
+# ## 1 · One token reads all weights
+#
+# Generating has two phases. **Prefill** reads the prompt: all its tokens go through the model at once. **Decoding** then makes
+# one token after the other: each one has to be known before the next can begin.
+#
+# Two models are tried on a simulated H100, in bfloat16: GPT-2 with 124 million weights, and a model of the same kind with as
+# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). How many times as long as
+# one token do 64 tokens take that go through at once? And what is the 7B model's token limited by?
+
+# %% experiment
+you = lesson.predict(
+    {"GPT-2, 64 tokens at once": ..., "7B, 64 tokens at once": ..., "7B, one token": ...},
+    choices={
+        "GPT-2, 64 tokens at once": ["1 ×", "4 ×", "16 ×", "64 ×"],
+        "7B, 64 tokens at once": ["1 ×", "4 ×", "16 ×", "64 ×"],
+        "7B, one token": ["launches", "bytes of the weights", "arithmetic"],
+    },
+)
+
+# %% experiment
+costs = {(name, n): on_card.cost(name, tokens=n, graph=True) for name in ("GPT-2", "7B") for n in (1, 64)}
+eager = {name: on_card.cost(name) for name in ("GPT-2", "7B")}
+lesson.keep(
+    gpt2_launches=eager["GPT-2"].launches, gpt2_gain=eager["GPT-2"].seconds / costs["GPT-2", 1].seconds
+)
+lesson.keep(floor_7b=1e3 * experiments.reading_s("7B"), token_7b=1e3 * costs["7B", 1].seconds)
+you.against(
+    experiments.limits(costs, eager),
+    experiments.tokens_at_once(costs),
+    experiments.floors(costs, eager),
+    evidence="simulated (H100)",
+)
+
+# %% [markdown]
+# One token reads **every weight once**, for two operations each. A card can do hundreds of operations in the time
+# in which its memory delivers one number. So 64 tokens read the same weights once, and take hardly longer. The
+# 7B model's weights take {{floor_7b:.1f}} ms to read; its token takes {{token_7b:.1f}} ms. No faster arithmetic helps there.
+#
+# GPT-2 is small. Reading it takes a fraction of the time. Its {{gpt2_launches}} kernels each do so little that they end at
+# a kernel's least time, and if the CPU launches them one by one, the launches are the limit: {{gpt2_gain:.1f}} times as long as a graph.
+#
+# So a token has **three limits**: the CPU's launches, the bytes that are read, and last the arithmetic. The way out of
+# the second is a **batch**: several sequences share one reading of the weights.
+
+# %% experiment
+by_batch = {n: on_card.cost(batch=n, graph=True) for n in (1, 8, 64, 256)}
+lesson.keep(batch_times=by_batch[64].seconds / by_batch[1].seconds)
+experiments.by_batch(by_batch, title="GPT-2: a step by the number of sequences")
+
+# %% [markdown]
+# 64 sequences take {{batch_times:.1f}} times as long as one, and not 64 times. The time grows at last, because each sequence
+# brings bytes of its own: its cache. That is the next section.
+#
+# ## 2 · What to keep
+#
+# Attention of a new token looks at the *keys* and *values* of all tokens before it. These do not change any more. There are
+# three ways to have them:
+#
+# - **No cache**: all tokens go through the model again for each new one.
+# - **A growing cache**: keys and values are kept, and `torch.cat` makes a longer tensor for each token.
+# - **A static cache**: room for all places is taken once. A new token's keys and values are written in place, and a mask hides
+#   the places that are not written yet.
+#
+# In a layer it is one line, and the rest of the model stays as it is
+# ([`next_logits`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html) in
+# `helpers/lessons/generating/decoding.py`):
+#
+# ```python
+# k, v = cache.add(places, k, v)  # in: those of the new tokens; out: those of all
+# y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+# ```
+#
+# The 1,024th token of GPT-2 is made, launched kernel by kernel. Which way is fastest with one sequence, which with 64? And
+# through which cache does `torch.compile` make fewer graphs for six tokens?
+
+# %% experiment
+you = lesson.predict(
+    {"1 sequence": ..., "64 sequences": ..., "fewer graphs": ...},
+    choices={
+        "1 sequence": ["no cache", "growing", "static"],
+        "64 sequences": ["no cache", "growing", "static"],
+        "fewer graphs": ["growing", "static", "as many"],
+    },
+)
+
+# %% experiment
+WAYS = ("no cache", "growing", "static")
+by_way = {(way, batch): on_card.cost(batch=batch, way=way) for way in WAYS for batch in (1, 64)}
+graphs = experiments.graphs_compiled()
+lesson.keep(cat_gb=by_way["growing", 64].cat_bytes / 1e9, cache_mb=on_card.cache_bytes("GPT-2", 1024) / 1e6)
+lesson.keep(growing_graphs=graphs["growing"], static_graphs=graphs["static"])
+you.against(
+    experiments.fastest(by_way, graphs),
+    experiments.ways(by_way, {batch: by_batch[batch] for batch in (1, 64)}),
+    experiments.counted(experiments.live_counts(count)),
+    evidence="simulated (H100) · live (CPU)",
+)
+
+# %% [markdown]
+# **One sequence.** The surprise: launched one by one, no cache is fastest. 1,024 tokens of a small model are little work for an H100,
+# and caches add operators, so launches. On the CPU, where arithmetic costs, no cache is far behind.
+#
+# **64 sequences.** No cache computes everything again. The growing cache moves {{cat_gb:.1f}} GB for each token, only to
+# make room for one more place. The static cache writes what is new.
+#
+# **Shapes.** The growing cache has another shape at each token: `torch.compile` makes {{growing_graphs}} graphs here, against
+# {{static_graphs}}, and a CUDA graph cannot record it at all. With the static cache one graph is replayed for all tokens, and
+# that row wins in both halves of the table. This is what the static cache is for. Its price: room for
+# all places from the beginning, {{cache_mb:.0f}} MB a sequence here, and attention that reads places which are still empty.
+
+# %% [markdown]
+# **Exercise 20.1 — a static cache** (★★, 9 min)
+#
+# Write the cache of one layer. The test runs a small GPT-2 through it, prompt first, then token by token, and compares the logits with
+# those of the model without a cache.
+#
+# <details><summary>Hint 1</summary><code>places</code> is a tensor on the device. Which operators write at the places that such a
+# tensor names? (<code>places[0].item()</code> would wait.)</details>
+#
+# <details><summary>Hint 2</summary>A masked place counts 0 times its value. What is 0 times what <code>torch.empty</code> may
+# hold?</details>
+#
+# <details><summary>The idea</summary>Two tensors of <code>torch.zeros</code> in <code>__init__</code>;
+# <code>self.keys.index_copy_(2, places, k)</code>, the same for the values; return both whole.</details>
+
+
+# %% exercise="static_cache"
+class StaticCache:
+    """Keys and values of one layer, in memory that is taken once.
+
+    StaticCache(batch, heads, length, features, dtype=torch.float32, device="cpu"): room for `length` places.
+
+    add(places, k, v) → (keys, values). places: (n,), int64, on the device: where the new tokens stand, each once, in any
+    order. A place may be written again by a later call; then the new one counts. k, v: (batch, heads, n, features), of
+    the cache's dtype; the caller may write over them afterwards. keys, values: (batch, heads, length, features), in each call the
+    same memory. Places that nobody has written hold finite numbers (the model masks them).
+
+    Budget of each add(): 0 new storages, 0 waits, and on the simulated GPU the bytes of k, v and places read once and
+    those of k and v written once, and a quarter more.
+    """
+
+    def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):
+        ### BEGIN SOLUTION
+        self.keys = torch.zeros(batch, heads, length, features, dtype=dtype, device=device)
+        self.values = torch.zeros_like(self.keys)
+        ### END SOLUTION
+
+    def add(self, places: torch.Tensor, k: torch.Tensor, v: torch.Tensor):
+        ### BEGIN SOLUTION
+        self.keys.index_copy_(2, places, k)
+        self.values.index_copy_(2, places, v)
+        return self.keys, self.values
+        ### END SOLUTION
+
+
+# %% test="static_cache" points=1
+from helpers.lessons.generating.exercises import Passes, check_StaticCache
+
+check_StaticCache(
+    Passes(((0, 1, 2), (3,), (4,))),  # three tokens of a prompt, then two more
+    Passes(((0, 1), (2,), (3,)), length=4),  # full to the last place
+)
+
+# %% hidden="static_cache" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.generating.exercises import Passes, check_StaticCache
+
+check_StaticCache(
+    Passes(((0,), (1,), (2,)), length=3, batch=3, dtype="float64"),
+    Passes(((0, 1, 2, 3), (4,), (5,), (4,), (5,), (6,)), length=9),
+    Passes(((0, 1, 2), (3, 4, 5), (6,)), length=7, heads=1, features=6, dtype="float64"),
+    Passes(((1, 0, 2), (3,)), length=5, batch=1),
+    Passes(((0, 1, 2, 3, 4), (5,), (6,)), heads=3, dtype="bfloat16"),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · A loop without a wait
+#
+# The plain loop asks for each token, `int(logits.argmax())`, to print it or to see whether it is the end. That is a wait for
+# each token (lesson 03). Three loops make 8 tokens of GPT-2: the first asks, the second leaves tokens and places on the card,
+# the third does the same and replays one graph. How many times as long as the third does a token of the first take? And how many times as long as the
+# second?
+
+# %% experiment
+you = lesson.predict(
+    {"asks ÷ one graph": ..., "asks ÷ stays on the card": ...},
+    choices={"asks ÷ one graph": [1, 1.5, 2, 5], "asks ÷ stays on the card": [1, 1.5, 2, 5]},
+)
+
+
+# %% experiment
+def asks(gpu, step, token, place, n):
+    for i in range(n):
+        logits = step(token, torch.tensor([place + i]).to(gpu.device))
+        token = torch.tensor([[int(logits.argmax())]]).to(gpu.device)  # waits
+
+
+def stays(gpu, step, token, place, n):
+    places = torch.full((1,), place, device=gpu.device)
+    for _ in range(n):
+        token = step(token, places).argmax(-1, keepdim=True)
+        places = places + 1
+
+
+loops = {
+    "asks": experiments.loop_cost(asks, 8),
+    "stays on the card": experiments.loop_cost(stays, 8),
+    "asks, one graph": experiments.loop_cost(asks, 8, graph=True),
+    "one graph": experiments.loop_cost(stays, 8, graph=True),
+}
+ratios = {name: loops["asks"].seconds / loops[name.split(" ÷ ")[1]].seconds for name in you}
+you.against_ratios(ratios, experiments.loops(loops), evidence="simulated (H100)", what="times as long")
+
+# %% [markdown]
+# Without a graph the CPU is the limit, and then **a wait costs nothing**: the card has nothing to do in any case. The wait matters when the
+# launches are gone. Look at the two rows with one graph: the wait keeps the CPU from putting the next token into the queue
+# while this one is made.
+#
+# Sampling need not wait either. A token is drawn on the card: `torch.multinomial`, or `argmax(shares / noise)` with exponential
+# noise. Does `torch.multinomial` ask for a number? The profiler knows which operators run inside.
+
+# %% experiment
+from torch.profiler import profile
+
+shares = torch.rand(1, 100).softmax(-1)
+with profile() as seen:
+    torch.multinomial(shares, 1)
+asking = [event for event in seen.events() if event.name == "aten::_local_scalar_dense"]
+experiments.who_asks(asking)
+
+# %% [markdown]
+# It asks only inside `_assert_async`. On a CPU that reads a number; on a CUDA GPU it is a
+# [kernel](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/TensorCompare.cu), and nobody waits. Older code
+# and older advice go around `torch.multinomial` for its wait.
+#
+# One question remains: when is the text at its end? To know it, somebody has to ask. Ask once every few steps, and throw
+# away the few tokens that were too many.
+
+# %% [markdown]
+# **Exercise 20.2 — a loop that hardly ever asks** (★★, 10 min)
+#
+# Write the loop for a batch. It always takes the likeliest token. Rows end at different steps, and the loop stops early when all have ended.
+#
+# <details><summary>Hint 1</summary>Everything that changes from step to step is a tensor on the card: the tokens, the place,
+# and which rows have ended.</details>
+#
+# <details><summary>Hint 2</summary><code>torch.where(ended, end, tokens)</code> needs no question. A place on the card grows by
+# <code>places + 1</code>; <code>torch.full</code> makes the first one without a copy.</details>
+#
+# <details><summary>The idea</summary>In each step: likeliest tokens, <code>end</code> where a row had ended, note who has
+# ended now, keep the column, next place. After each <code>every</code> steps <code>bool(ended.all())</code>. At last
+# <code>torch.cat</code>.</details>
+
+
+# %% exercise="generate"
+def generate(step, tokens: torch.Tensor, place: int, most: int, end: int, every: int) -> torch.Tensor:
+    """The tokens after `tokens`, likeliest first, a row each: (batch, made), int64, on the device of `tokens`.
+
+    step(tokens, places) → logits (batch, words): a recorded graph. It wants tokens (batch, 1) and places (1,), int64,
+    on the device, in each call; it writes the cache at that place. tokens: (batch, 1), int64, the last ones of the
+    prompt, which stay as they are. place: where they stand. most: 1 or more. every: 1 or more.
+
+    A row that has given the token `end` gives `end` from then on, and is fed `end`. After each `every` steps, and not in between, the
+    loop looks whether all rows have ended, and stops if so; it stops after `most` steps in any case. made: the steps it took.
+
+    Budget: as many steps as that, one wait for each full `every` steps, and before the first step at most 2 copies from
+    the host and 2 waits.
+    """
+    ### BEGIN SOLUTION
+    places = torch.full((1,), place, device=tokens.device)
+    ended = torch.zeros_like(tokens, dtype=torch.bool)
+    made = []
+    for i in range(1, most + 1):
+        tokens = torch.where(ended, end, step(tokens, places).argmax(1, keepdim=True))
+        ended = ended | (tokens == end)
+        made.append(tokens)
+        places = places + 1
+        if i % every == 0 and i < most and bool(ended.all()):
+            break
+    return torch.cat(made, dim=1)
+    ### END SOLUTION
+
+
+# %% test="generate" points=1
+from helpers.lessons.generating.exercises import Texts, check_generate
+
+check_generate(
+    Texts(((3, 1, 2, 4, 5),), most=5, end=0, every=8),  # never ends, and nobody has to ask
+    Texts(((3, 1, 2, 0, 5, 5), (4, 0, 1, 1, 1, 1)), most=6, end=0, every=2),
+)
+
+# %% hidden="generate" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.generating.exercises import Texts, check_generate
+
+check_generate(
+    Texts(((0, 1, 1, 1, 1, 1, 1, 1), (1, 0, 2, 2, 2, 2, 2, 2)), most=8, end=0, every=3),
+    Texts(((1, 1, 1), (2, 2, 2)), most=3, end=0, every=1),
+    Texts(((1, 1, 1, 1, 7, 2, 2, 2, 2), (2, 7, 3, 2, 2, 2, 2, 2, 2)), most=9, end=7, every=3, place=0),
+    Texts(((0,), (0,), (3,)), most=1, end=0, every=1),
+    Texts(
+        ((4, 4, 0, 1, 1, 1, 1), (5, 0, 0, 6, 1, 1, 1), (0, 1, 2, 3, 3, 3, 3)),
+        most=7,
+        end=0,
+        every=3,
+        place=90,
+    ),
+    Texts(((1, 0, 5, 5, 5, 5), (2, 2, 2, 2, 2, 0)), most=6, end=0, every=4),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · Many requests
+#
+# A batch shares the reading of the weights. But requests end at different steps: a short answer beside a long one.
+#
+# - **Static batching**: a batch is filled, runs until its last request has ended, and then the next one is filled.
+# - **Continuous batching**: whenever a request ends, the next one takes its slot.
+#
+# 64 requests wait, many short ones and a few long ones, and there are 8 slots. Of all the slots' steps, which share makes a token?
+
+# %% experiment
+you = lesson.predict(
+    {"static": ..., "continuous": ...}, choices=["about 20 %", "about 40 %", "about 60 %", "about 80 %"]
+)
+
+# %% experiment
+tokens = batching.lengths(64)
+step_s = by_batch[8].seconds
+runs = {policy: batching.batched(tokens, 8, policy) for policy in batching.POLICIES}
+gain = runs["static"].steps / runs["continuous"].steps
+lesson.keep(batching_gain=gain)
+you.against(
+    {name: f"about {20 * round(5 * run.used)} %" for name, run in runs.items()},
+    experiments.batches(runs, dict.fromkeys(runs, step_s)),
+    batching.batching_explorer("static", slots=4, requests=16),
+    batching.batching_explorer("continuous", slots=4, requests=16),
+    evidence="arithmetic",
+)
+
+# %% [markdown]
+# Grey is a slot that is paid for and empty. A static batch is as long as its longest request. The same requests take {{batching_gain:.1f}} times as
+# many steps, and a step costs the same, whether its slots are full or not: it reads the same weights. Move the sliders:
+# with equal lengths both would be the same; the more lengths differ, the more continuous batching gains.
+#
+# A published figure is larger: [23 times the throughput](https://www.anyscale.com/blog/continuous-batching-llm-inference)
+# (Cade Daniel and others, Anyscale, 2023). That compares whole systems: continuous batching, and memory that
+# is handed out in blocks, so that more sequences fit.
+#
+# What limits the number of sequences is **memory**: each one needs places in the cache. A server may let a request in only if its
+# places are there. Else it would have to throw somebody out later.
+
+# %% [markdown]
+# **Exercise 20.3 — a scheduler** (★★, 9 min)
+#
+# Decide before each step who takes part. Nobody knows how long an answer gets: a request says how many tokens it makes *at
+# most*, and that room is kept for it until it ends.
+#
+# <details><summary>Hint 1</summary>Two collections: who waits, in the order of arrival; who runs, and how many places each one holds.</details>
+#
+# <details><summary>Hint 2</summary>If the first who waits does not fit, nobody behind may go in: else a large
+# request could wait for ever.</details>
+#
+# <details><summary>The idea</summary>In <code>next()</code>: while somebody waits, a slot is free, and the first one's places fit beside
+# the others', move the first one over. Return all who run.</details>
+
+
+# %% exercise="scheduler"
+class Scheduler:
+    """Who takes part in the next step: first come, first served.
+
+    Scheduler(slots, places): at most `slots` sequences at once, which hold at most `places` places of the cache together.
+
+    arrive(name, prompt, most): a request waits from now on. While it runs, it holds prompt + most places. ValueError if
+    it could never fit; then nothing has changed. next() → names of all who take part in the next step, in the order in which
+    they came: those who run, and those who are let in now. Somebody is let in whenever a slot is free and the places
+    are there, several in one step if need be, but nobody before one who came earlier. [] if there is nobody.
+    ended(name): that one takes part no more; its slot and places are free for the next step.
+
+    Graded on who takes part in each step: sequences and places at once, and nobody waits without need.
+    """
+
+    def __init__(self, slots: int, places: int):
+        ### BEGIN SOLUTION
+        self.slots, self.places = slots, places
+        self.waiting: dict[str, int] = {}
+        self.running: dict[str, int] = {}
+        ### END SOLUTION
+
+    def arrive(self, name: str, prompt: int, most: int) -> None:
+        ### BEGIN SOLUTION
+        if prompt + most > self.places:
+            raise ValueError(f"{name} needs {prompt + most} places, and there are {self.places}")
+        self.waiting[name] = prompt + most
+        ### END SOLUTION
+
+    def next(self) -> list[str]:
+        ### BEGIN SOLUTION
+        for name, need in list(self.waiting.items()):
+            if len(self.running) == self.slots or sum(self.running.values()) + need > self.places:
+                break
+            self.running[name] = self.waiting.pop(name)
+        return list(self.running)
+        ### END SOLUTION
+
+    def ended(self, name: str) -> None:
+        ### BEGIN SOLUTION
+        del self.running[name]
+        ### END SOLUTION
+
+
+# %% test="scheduler" points=1
+from helpers.lessons.generating.exercises import Requests, check_Scheduler
+
+# each request: before which step it comes, its prompt, the most it makes, what it makes
+check_Scheduler(
+    Requests(((0, 2, 3, 3), (0, 2, 3, 1), (0, 2, 2, 2), (1, 1, 1, 1)), slots=2, places=10),
+    Requests(
+        ((0, 5, 5, 2), (0, 4, 6, 3), (1, 1, 1, 1)), slots=3, places=10
+    ),  # a large one, and one behind it
+)
+
+# %% hidden="scheduler" points=3
+### BEGIN HIDDEN TESTS
+from helpers import check
+from helpers.lessons.generating.exercises import Requests, check_refused, check_Scheduler, random_requests
+
+check_Scheduler(
+    *(random_requests(seed, n, slots, places, apart) for seed, n, slots, places, apart in (
+        (1, 12, 4, 24, 1), (2, 20, 3, 30, 0), (3, 30, 8, 40, 2), (4, 9, 1, 12, 3), (5, 25, 5, 60, 6)
+    )),
+    Requests(((3, 1, 1, 1),), slots=1, places=2),
+    Requests(((0, 1, 2, 2), (0, 1, 2, 2), (0, 1, 2, 1), (0, 1, 2, 2)), slots=3, places=9),
+)  # fmt: skip
+check_refused(check.case(2, 10, 5, 6), check.case(2, 10, 5, 5), check.case(1, 3, 3, 1))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## The running example
+#
+# The small GPT of the course, trained for a few steps, writes 32 bytes. First as one writes it at first: everything through the model
+# for each byte. Then with the cache, in a few lines: its blocks stay as they are, and only attention gets something to remember.
+
+# %% experiment
+from copy import deepcopy
+
+from helpers import running_example
+
+
+def with_cache(model, n):
+    place, token, said = torch.zeros(1, dtype=torch.int64), torch.tensor([[84]]), []
+    for block in model.blocks:
+        cache = decoding.Fixed((1, 4, 64, 32))
+        block.attention = lambda q, k, v, cache=cache: F.scaled_dot_product_attention(
+            q, *cache.add(place, k, v), attn_mask=torch.arange(64) <= place[:, None]
+        )
+    with torch.no_grad():
+        for _ in range(n):
+            x = model.tokens(token) + model.places(place)
+            for block in model.blocks:
+                x = block(x)
+            token = model.head(model.norm(x))[:, -1].argmax(-1, keepdim=True)
+            said.append(token)
+            place += 1
+    return torch.cat(said, 1)[0].tolist()
+
+
+model = running_example.trained(running_example.after("06"), 10)
+seen = {
+    "no cache": count(experiments.without_cache, model, 32),
+    "static cache": count(with_cache, deepcopy(model), 32),
+}
+assert seen["no cache"].result == seen["static cache"].result
+lesson.keep(script_flops=seen["no cache"].flops / seen["static cache"].flops)
+lesson.keep(script_operators=seen["static cache"].operators / seen["no cache"].operators)
+experiments.written(seen)
+
+# %% [markdown]
+# The same bytes, with {{script_flops:.0f}} times fewer FLOPs, and {{script_operators:.2f}} times as many operators. On a GPU this small model would be limited by
+# its launches, so the cache alone would buy nothing there: it makes the one shape with which a graph can be recorded.
+#
+# ## Your own script
+#
+# `torch.profiler` says whether a decoding loop asks, copies its cache, or sends places from the host. Here it looks at the
+# loop of the running example.
+
+# %% experiment
+with profile() as seen:
+    experiments.without_cache(model, 4)
+for name in ("aten::_local_scalar_dense", "aten::cat", "aten::_to_copy", "aten::linear"):
+    print(name, sum(event.name == name for event in seen.events()), "times for 4 bytes")
+
+# %% [markdown]
+# What to look at first, and what to try first:
+#
+# - Many `aten::_local_scalar_dense` (or `cudaStreamSynchronize`): tokens are asked for one by one. Keep them on the card.
+# - `aten::cat` in each layer: the cache grows. Hugging Face's `generate` takes `cache_implementation="static"`.
+# - Gaps between kernels: the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`.
+# - No gaps: bytes are the limit. A larger batch, or fewer bits a weight.
+#
+# ```python
+# from torch.profiler import ProfilerActivity, profile
+#
+# x, y = (part.to(device) for part in next(iter(loader)))
+# with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as seen:
+#     for _ in range(4):
+#         model(x)
+# for row in sorted(seen.key_averages(), key=lambda row: -row.count)[:8]:
+#     print(row.key, row.count)
+# weights = sum(p.nbytes for p in model.parameters())
+# print(f"one pass reads {weights / 1e6:.1f} MB of weights")
+# ```
+#
+# Divide your card's bandwidth by the bytes of the weights: more passes a second than that are not to be had.
+#
+# ## Sources on trial
+
+# %% experiment
+from helpers.lessons.generating import claims
+
+lesson.verdicts(
+    claims.on_trial(),
+    evidence="simulated (A100) · live (CPU) · arithmetic",
+    shown=("20-bandwidth", "20-static-cache", "20-no-sync"),
+)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | One sequence: a token takes as long as reading the weights. | Small models: launches, or the least time of a kernel. |
+# | More sequences in a batch cost little. | When their caches are as many bytes as the weights. |
+# | A static cache copies only what is new, and has one shape. | It reads empty places too; long room, short texts. |
+# | Do not ask for each token. | While the CPU is the limit, a wait costs nothing. |
+# | Let the next request in when one ends. | Requests of equal length gain nothing. |
+#
+# **Read on**: Team PyTorch, [GPT, Fast](https://pytorch.org/blog/accelerating-generative-ai-2/) (2023), and [its
+# code](https://github.com/pytorch-labs/gpt-fast); Y. Leviathan and others, [Fast inference from transformers via speculative
+# decoding](https://arxiv.org/abs/2211.17192) (2022); PyTorch on
+# [torch.export](https://docs.pytorch.org/docs/stable/export.html) and
+# [AOTInductor](https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html).
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# Each section stands alone.
+#
+# ### Guess, then check (30 min)
+#
+# 64 tokens at once take hardly longer than one. Could we *check* several tokens at once? A small model, the **draft**, guesses k
+# tokens, one after the other. The large model looks at all of them in one pass, which gives its shares for each of the k + 1 places.
+# Guesses are kept as long as they pass, and at the first one that does not, the large model's own token comes in.
+#
+# When does a guess pass, so that the text is *exactly* as the large model alone would write it? Let p be the large model's
+# share of the guessed token, and q the small one's. The guess is kept with probability **min(1, p/q)**. If it is rejected, a token is drawn from
+# what the small model gives too little of: the positive part of p − q, over all tokens. Whatever passes and whatever
+# is drawn anew add up to p, for each token (Leviathan and others, section 2.3).
+
+# %% [markdown]
+# **Exercise 20.4 — speculative sampling** (★★★, 20 min)
+#
+# Write one round. All chance comes from two functions that you are given. So the test can go through **every** way to draw and add
+# up the shares exactly: luck plays no part.
+#
+# <details><summary>Hint 1</summary>A guess is <em>drawn</em> from the draft's shares; it is not the likeliest token. Keep the shares
+# that it was drawn from.</details>
+#
+# <details><summary>Hint 2</summary>What comes behind a rejected guess was guessed after a token that is not there. And if all guesses are
+# kept, the large model has already said what comes next.</details>
+#
+# <details><summary>The idea</summary>k times <code>pick(draft(…))</code>; one call of target. For each guess
+# <code>coin(min(1, p/q))</code>; at the first False return what was kept and
+# <code>pick([max(0, a - b) …])</code>. At the end <code>pick(large[k])</code> as one token more.</details>
+
+
+# %% exercise="speculate"
+def speculate(target, draft, prefix: list[int], k: int, coin, pick) -> list[int]:
+    """1 to k + 1 tokens after `prefix`, distributed as the large model alone would make them.
+
+    draft(tokens) → the small model's shares of the next token, a list. target(prefix, drafted) → the large model's
+    shares, len(drafted) + 1 lists: of the token after prefix, after prefix + drafted[:1], …, after all. A share may be 0.
+    coin(p) → True with probability p. pick(weights) → i with probability weights[i] / sum(weights): none of them negative, not all 0.
+    No other chance. k: 1 or more.
+
+    Budget: target is called once, draft k times; and as many tokens as can be had on average.
+    """
+    ### BEGIN SOLUTION
+    drafted, small = [], []
+    for _ in range(k):
+        small.append(draft(prefix + drafted))
+        drafted.append(pick(small[-1]))
+    large = target(prefix, drafted)
+    for i, token in enumerate(drafted):
+        p, q = large[i], small[i]
+        if not coin(min(1, p[token] / q[token])):
+            return [*drafted[:i], pick([max(0, a - b) for a, b in zip(p, q, strict=True)])]
+    return [*drafted, pick(large[k])]
+    ### END SOLUTION
+
+
+# %% test="speculate" points=1
+from helpers.lessons.generating.exercises import Pair, check_speculate
+
+check_speculate(Pair(words=3, k=1), Pair(words=2, k=2, seed=1))
+
+# %% hidden="speculate" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.generating.exercises import Pair, check_speculate
+
+check_speculate(
+    Pair(2, 2, seed=3, alike=True),
+    Pair(3, 2, seed=2, zeros=True),
+    Pair(3, 1, seed=4, sure=True),
+    Pair(4, 2, seed=5, prefix=(1, 0, 2)),
+    Pair(2, 3, seed=6, prefix=()),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### A model that leaves Python (15 min)
+#
+# [`torch.export`](https://docs.pytorch.org/docs/stable/export.html) captures a model as one graph, for shapes that you name.
+# [AOTInductor](https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html) compiles this graph ahead of time into a
+# package. A process loads the package, and needs neither the model's source nor a compiler. What of the decoding step survives?
+
+# %% experiment
+step_model = experiments.Step()
+example = (torch.tensor([[1]]), torch.tensor([0]))
+with torch.no_grad():
+    program = torch.export.export(step_model, example)
+experiments.exported(step_model, program)
+
+# %% [markdown]
+# One graph, no guard on Python, and the cache is in it: a buffer that the graph writes in place. What is lost: Python. A
+# branch on a value, another shape than those named, a hook: none of this is there any more. The next cell compiles the package and
+# loads it in a new process. It needs a C++ compiler, and takes tens of seconds.
+
+
+# %% experiment tags=["nbval-ignore-output"]
+def compile_ahead(program, path):
+    with torch.no_grad():
+        return torch._inductor.aoti_compile_and_package(program, package_path=path)
+
+
+experiments.ahead_of_time(compile_ahead, program, step_model)
+
+# %% [markdown]
+# ### Fewer bits (10 min)
+#
+# If the bytes of the weights are the limit, fewer bits a weight are fewer bytes (lesson 13). How near did others come to what the bytes
+# allow?
+
+# %% experiment
+gpt_fast = {"bf16": 107.0, "int8, a scale a row": 157.4, "int4, a scale for each 32": 202.1}
+experiments.fewer_bits(gpt_fast)
+
+# %% [markdown]
+# The less there is to read, the further from the limit: kernels have their least time, attention and its cache stay in bf16, and
+# weights have to be turned into numbers again. `torch.compile` puts that turning into the matrix product's kernel. In a kernel of its own
+# it would write all weights out in bf16, and read them once more.

@@ -1,0 +1,15 @@
+def speculate(target, draft, prefix, k, coin, pick):
+    small, tokens = [], list(prefix)
+    for _ in range(k):
+        small.append(torch.tensor([float(q) for q in draft(tokens)], dtype=torch.float64))
+        tokens = tokens + [pick(small[-1].tolist())]
+    drafted = tokens[len(prefix) :]
+    large = [torch.tensor([float(p) for p in row], dtype=torch.float64) for row in target(prefix, drafted)]
+    kept = []
+    for token, p, q in zip(drafted, large, small):
+        if p[token] < q[token] and not coin((p[token] / q[token]).item()):
+            kept.append(pick((p - q).clamp(min=0).tolist()))
+            return kept
+        kept.append(token)
+    kept.append(pick(large[-1].tolist()))
+    return kept
