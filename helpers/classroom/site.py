@@ -7,6 +7,8 @@ network either. The tools' pages are their docstrings.
 """
 
 import argparse
+import base64
+import io
 import json
 import os
 import re
@@ -14,11 +16,13 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
-from helpers.classroom import build
+from helpers.classroom import build, moving
 from helpers.classroom import master as masters
 from helpers.classroom.markdown import to_html
 from helpers.classroom.master import BadMaster, Master
@@ -27,48 +31,141 @@ from helpers.text.terminal import lenient
 
 #: of the course's texts: those that are pages of the site too
 GUIDES = (
+    "docs/start.md",
+    "docs/any-script.md",
+    "docs/claims.md",
+    "docs/teaching.md",
     "docs/instructors.md",
     "docs/jupyterhub.md",
     "docs/recording.md",
-    "docs/claims.md",
     "docs/adding-a-source.md",
-    "docs/any-script.md",
     "docs/architecture.md",
     "CONTRIBUTING.md",
 )
+LEARNERS = 3
+"""The first of them are for whoever learns."""
+DOCS = ROOT / "docs"
+#: for a lesson that should not open with the first picture outside of a result: how the description of its own begins
+OPENS = {
+    "03_gpu_queue": "Trace A",
+    "10_mixed_precision": "The bits of 257",
+    "13_quantization": "Where the values lie",
+}
 #: the tools that are anybody's, each with a page that autodoc makes of its docstrings
 TOOLS = ("helpers", "helpers.trace", "helpers.memory", "helpers.compiling", "helpers.ranks")
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?\)")
 _FORMULA = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 
 
-def lay_out(lessons: list[Master], to: Path) -> None:
-    """Write what Sphinx reads: README as the first page, lessons with their outputs, tools, guides. to: an empty folder.
+def settings(**told: str) -> dict[str, str]:
+    """Where the course can be found: docs/site/settings.toml, or what was told. ValueError for what is no address."""
+    found: dict[str, str] = tomllib.loads((DOCS / "site" / "settings.toml").read_text(encoding="utf-8"))
+    found |= {name: value for name, value in told.items() if value}
+    for name in ("repository", "hub", "address"):
+        if found[name] and not re.fullmatch(r"https?://[^\s\"'<>]+", found[name]):
+            raise ValueError(f"{name}: {found[name]!r} is no address; it begins with https://")
+    return found
 
-    Raises :class:`BadMaster` where a reference is not built.
+
+def lay_out(lessons: list[Master], to: Path, about: Mapping[str, str]) -> None:
+    """Write what Sphinx reads: the first page, lessons with their outputs, tools, guides. to: an empty folder.
+
+    about: where the course can be found, as `settings` returns it. Raises :class:`BadMaster` where a reference is not built.
     """
     names = {master.name for master in lessons}
-    (to / "lessons").mkdir(parents=True)
-    (to / "_extra" / "notebooks").mkdir(parents=True)
+    for folder in ("lessons", "tools", "_extra/notebooks", "_static/moving", "_static/opening"):
+        (to / folder).mkdir(parents=True)
+    pictures = {"queue"}
+    moving.write("queue", to / "_static" / "moving" / "queue.js")
     for master in lessons:
-        page = _lesson(master, names)
+        page = _lesson(master, names, to)
         (to / "lessons" / f"{master.name}.ipynb").write_text(json.dumps(page), encoding="utf-8")
-        shutil.copy(build.release_path(master.name), to / "_extra" / "notebooks")
+        book = json.loads(build.release_path(master.name).read_text(encoding="utf-8"))
+        if about["repository"]:
+            book["cells"].insert(0, set_up_cell(about))
+            (to / "_extra" / "notebooks" / f"{master.name}.ipynb").write_text(json.dumps(book), encoding="utf-8")
+        else:
+            shutil.copy(build.release_path(master.name), to / "_extra" / "notebooks")
+        code = "\n".join("".join(c["source"]) for c in book["cells"] if c["cell_type"] == "code")
+        for call, name in moving.CALLS.items():
+            if call in code and name not in pictures:
+                pictures.add(name)
+                holds = next((c.source for c in master.cells if "PROGRAM = " in c.source), "")
+                moving.write(name, to / "_static" / "moving" / f"{name}.js", holds)
     for guide in GUIDES:
         text = _relinked(ROOT / guide, names, to, "")
+        if about["repository"]:
+            text = text.replace("<this course>", about["repository"])
         (to / Path(guide).name.lower()).write_text(text, encoding="utf-8")
-    (to / "tools").mkdir()
     for tool in TOOLS:
         (to / "tools" / f"{tool}.md").write_text(_tool(tool), encoding="utf-8")
-    tree = ["", _toctree("Lessons", [f"lessons/{m.name}" for m in lessons])]
+    guides = [Path(g).stem.lower() for g in GUIDES]
+    tree = ["", _toctree("Begin", guides[:LEARNERS]), _toctree("Lessons", [f"lessons/{m.name}" for m in lessons])]
     tree += [_toctree("Tools", [f"tools/{tool}" for tool in TOOLS])]
-    tree += [_toctree("For instructors and contributors", [Path(g).stem.lower() for g in GUIDES])]
-    (to / "index.md").write_text(
-        _relinked(ROOT / "README.md", names, to, "") + "\n".join(tree), encoding="utf-8"
-    )
-    shutil.copy(ROOT / "docs" / "conf.py", to)
-    (to / "_static").mkdir()
-    shutil.copy(ROOT / "docs" / "site.css", to / "_static")
+    tree += [_toctree("For instructors and contributors", guides[LEARNERS:])]
+    (to / "index.md").write_text(_landing(lessons, about) + "\n".join(tree), encoding="utf-8")
+    shutil.copy(DOCS / "conf.py", to)
+    (to / "settings.json").write_text(json.dumps(dict(about)), encoding="utf-8")
+    for file in (DOCS / "site").iterdir():
+        if file.suffix in (".css", ".js", ".svg"):
+            shutil.copy(file, to / "_static")
+    _card(to / "_static" / "card.png")
+
+
+def _landing(lessons: list[Master], about: Mapping[str, str]) -> str:
+    """The first page, with a picture of each lesson, and how to get the course as far as that is known."""
+    if about["repository"]:
+        folder = about["repository"].rstrip("/").rpartition("/")[2].removesuffix(".git")
+        learn = (
+            f"```\ngit clone {about['repository']}\ncd {folder}\nmake lab\n```\n\n"
+            "This opens the course in JupyterLab. Nothing to install: the rocket above opens it in the browser. "
+            "[All ways to start](start.md)."
+        )
+    else:
+        learn = (
+            "In the course's folder `make lab` opens it in JupyterLab. Where to download that folder, whoever published this "
+            "page has not said; until then every lesson can be read here, with its predictions. [All ways to start](start.md)."
+        )
+    cards = []
+    for master in lessons:
+        entry = build.index_entry(master)
+        cards.append(
+            f'<a href="lessons/{master.name}.html"><img src="_static/opening/{master.name}.png" alt="" loading="lazy" width="760" height="300">'
+            f"<b>{escape(entry['title'])}</b><span>{escape(entry['question'])} {entry['minutes']} min.</span></a>"
+        )
+    gallery = '<div class="gallery">\n' + "\n".join(cards) + "\n</div>"
+    text = (DOCS / "landing.md").read_text(encoding="utf-8")
+    script = '<script defer src="_static/moving/queue.js"></script>'
+    return text.replace("{{learn}}", learn).replace("{{gallery}}", gallery) + f"\n\n{script}\n"
+
+
+def set_up_cell(about: Mapping[str, str]) -> dict[str, Any]:
+    """The cell that sets a lesson up where the course is not installed; docs/start.md has it for whoever pastes it."""
+    text = (DOCS / "start.md").read_text(encoding="utf-8")
+    source = re.search(r"```python\n(# Sets .*?)```", text, re.DOTALL)
+    assert source, "docs/start.md has the cell"
+    code = source[1].strip().replace("<this course>", about["repository"])
+    return {"cell_type": "code", "id": "set-up", "metadata": {}, "execution_count": None, "outputs": [], "source": code}
+
+
+def _card(to: Path) -> None:
+    """What a preview of a link shows: the title over three bars, as the icon has them. 1200 × 630 pixels."""
+    from matplotlib.figure import Figure
+
+    from helpers.plots import style
+
+    fig = Figure(figsize=(12, 6.3), dpi=100, facecolor=style.INK)
+    for y, wide, colour in ((0.33, 0.84, style.ORANGE), (0.22, 0.47, style.SKY), (0.11, 0.22, "#2fbf8f")):
+        fig.add_artist(_bar(y, wide, colour))
+    fig.text(0.08, 0.72, "PyTorch Performance, Measured", color="white", fontsize=43, weight="bold")
+    fig.text(0.08, 0.57, "Predict, measure, then read why. No GPU needed.", color="white", fontsize=27)
+    fig.savefig(to)
+
+
+def _bar(y: float, wide: float, colour: str) -> Any:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((0.08, y), wide, 0.07, color=colour)
 
 
 def _tool(name: str) -> str:
@@ -81,8 +178,11 @@ def _toctree(caption: str, pages: list[str]) -> str:
     return "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *pages, "```", ""])
 
 
-def _lesson(master: Master, names: set[str]) -> dict[str, Any]:
-    """The notebook that learners get, with the outputs of the reference run where they give no answer away."""
+def _lesson(master: Master, names: set[str], to: Path) -> dict[str, Any]:
+    """The notebook that learners get, with the outputs of the reference run where they give no answer away.
+
+    Questions come without the code that asks them, results are marked to be folded, and widgets are pictures that move.
+    """
     released, ran = build.release_path(master.name), build.reference_path(master)
     if not released.exists() or not ran.exists():
         raise BadMaster(f"{master.name} is not built: run `make build LESSON={master.name[:2]}` first")
@@ -104,14 +204,64 @@ def _lesson(master: Master, names: set[str]) -> dict[str, Any]:
             plain |= {"execution_count": None, "outputs": []}
             marks = about.get("nbgrader", {})
             if not (marks.get("solution") or marks.get("grade")):
-                plain["outputs"] = shown[cell["id"]]["outputs"]
+                plain["outputs"] = list(shown[cell["id"]]["outputs"])
             tags = ["hide-input"] if about.get("jupyter", {}).get("source_hidden") else []
+            if "lesson.predict(" in source and plain["outputs"]:
+                tags = ["hide-input", "predict"]
+            elif _RESULT.search(source) and plain["outputs"]:
+                tags.append("result")
             alts = [
                 o["metadata"].get("image/png", {}).get("alt", "") for o in plain["outputs"] if "metadata" in o
             ]
             plain["metadata"] = {"tags": tags, "mystnb": {"image": {"alt": "; ".join(filter(None, alts))}}}
+            if plain["outputs"]:
+                plain["outputs"] += [_moves(name) for call, name in moving.CALLS.items() if call in source]
         cells.append(plain)
+    _open_with_picture(master.name, cells, to)
     return book | {"cells": cells}
+
+
+_RESULT = re.compile(r"\.against(_ratios)?\(")
+
+
+def _moves(name: str) -> dict[str, Any]:
+    """The output that a browser draws a movable picture in."""
+    scripts = ["stride", f"moving/{name}"] if name == "stride" else [f"moving/{name}"]
+    html = f'<div class="moving" data-name="{name}"></div>'
+    html += "".join(f'<script defer src="../_static/{script}.js"></script>' for script in scripts)
+    return {"output_type": "display_data", "metadata": {}, "data": {"text/html": html, "text/plain": ""}}
+
+
+def _open_with_picture(name: str, cells: list[dict[str, Any]], to: Path) -> None:
+    """Put a picture of the lesson's under its question, small: the first that is no result, where there is one."""
+    found = [
+        (output, output["metadata"].get("image/png", {}).get("alt", ""), "result" in cell["metadata"]["tags"])
+        for cell in cells
+        for output in cell.get("outputs", ())
+        if "image/png" in output.get("data", {})
+    ]
+    if not found:
+        return
+    chosen = next((f for f in found if name in OPENS and f[1].startswith(OPENS[name])), None)
+    output, alt, _ = chosen or next((f for f in found if not f[2]), found[0])
+    _smaller(base64.b64decode(output["data"]["image/png"]), to / "_static" / "opening" / f"{name}.png")
+    figure = (
+        f'<figure class="opens">\n<img src="../_static/opening/{name}.png" alt="{escape(alt)}">\n<figcaption>From this lesson. At its end '
+        "you can read it.</figcaption>\n</figure>"
+    )
+    title, mark, rest = cells[0]["source"].partition("\n## ")
+    question, end, text = rest.partition("\n")
+    cells[0]["source"] = f"{title}{mark}{question}{end}\n{figure}\n{text}"
+
+
+def _smaller(png: bytes, to: Path) -> None:
+    """A picture at most 760 pixels wide, in 64 colours."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(png)) as picture:
+        plain = picture.convert("RGB")
+        plain.thumbnail((760, 760), Image.Resampling.LANCZOS)
+        plain.quantize(64).save(to, optimize=True)
 
 
 def _within(names: set[str], up: str, asset: Callable[[str], str]) -> Callable[[re.Match[str]], str]:
@@ -140,10 +290,10 @@ def _relinked(file: Path, names: set[str], to: Path, up: str) -> str:
     return _LINK.sub(_within(names, up, asset), file.read_text(encoding="utf-8"))
 
 
-def make(to: Path, lessons: list[Master] | None = None) -> int:
+def make(to: Path, lessons: list[Master] | None = None, **told: str) -> int:
     """Build the site into a folder, which must be empty, new, or an earlier site. Returns Sphinx's exit status.
 
-    A warning (a link that leads nowhere, a page in no list) is an error.
+    told: what docs/site/settings.toml leaves empty (repository, branch, hub, address). A warning (a link that leads nowhere, a page in no list) is an error.
     """
     from sphinx.cmd.build import build_main
 
@@ -151,12 +301,22 @@ def make(to: Path, lessons: list[Master] | None = None) -> int:
         raise ValueError(f"{to} is neither empty nor a site that was made here: choose another folder")
     chosen = lessons or [masters.read(path) for path in build.find([])]
     with tempfile.TemporaryDirectory() as place:
-        lay_out(chosen, Path(place) / "source")
+        lay_out(chosen, Path(place) / "source", settings(**told))
         if to.exists():
             shutil.rmtree(to)
         folders = [f"{place}/doctrees", f"{place}/source", str(to)]
         os.environ.setdefault("SOURCE_DATE_EPOCH", "0")  # no date in the pages
-        return int(build_main(["-q", "-W", "--keep-going", "-b", "html", "-d", *folders]))
+        status = int(build_main(["-q", "-W", "--keep-going", "-b", "html", "-d", *folders]))
+        if not status:
+            _lighten(to)
+        return status
+
+
+def _lighten(site: Path) -> None:
+    """Take away what no page needs: maps for debugging, and 1.5 MB of script for icons, which site.css has from a font."""
+    for file in site.rglob("*.map"):
+        file.unlink()
+    (site / "_static" / "scripts" / "fontawesome.js").write_text("", encoding="utf-8")
 
 
 def main() -> int:
@@ -165,9 +325,15 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--to", type=Path, default=Path("_site"), help="the folder (default: _site)")
-    to, began = parser.parse_args().to, time.monotonic()
+    for name, about in (
+        ("repository", "the address that git clone takes"), ("branch", "its branch"),
+        ("hub", "a JupyterHub for the class"), ("address", "where the site will stand"),
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", default="", help=f"{about} (default: docs/site/settings.toml)")
+    told, began = vars(parser.parse_args()), time.monotonic()
+    to = told.pop("to")
     try:
-        status = make(to)
+        status = make(to, **told)
     except (ValueError, BadMaster) as problem:
         print(f"make site: {problem}", file=sys.stderr)
         return 2

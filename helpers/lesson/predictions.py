@@ -18,6 +18,7 @@ from typing import Any
 
 from helpers import progress
 from helpers.text.tables import Table, cell_html, table
+from helpers.widgets.view import view
 
 __all__ = ["Outcome", "Prediction", "predict", "spelled"]
 
@@ -162,7 +163,7 @@ class Prediction(Mapping[str, Any]):
         bundle = {"text/plain": repr(self), "text/html": self._repr_html_()}
         if widgets is not None:
             rows = [self._row(widgets, question) for question in self]
-            bundle |= _view(widgets.VBox(rows))
+            bundle |= view(widgets.VBox(rows))
         display(bundle, raw=True)
 
     def _row(self, widgets: Any, question: str) -> Any:
@@ -288,7 +289,7 @@ class Outcome:
         self._place = widgets.VBox([])
         self.follow()
         plain = {"text/plain": self._waiting(), "text/html": f"<p>{escape(self._waiting())}</p>"}
-        display(plain | _view(self._place), raw=True)
+        display(plain | view(self._place), raw=True)
 
     def follow(self) -> None:
         """The answers have changed: so does what is on the screen, where it waits for them."""
@@ -336,7 +337,3 @@ def _widgets() -> Any:
     except ImportError:
         return None
     return ipywidgets
-
-
-def _view(widget: Any) -> dict[str, Any]:
-    return {k: v for k, v in widget._repr_mimebundle_().items() if k != "text/plain"}

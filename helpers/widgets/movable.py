@@ -13,6 +13,8 @@ from typing import Any
 from helpers.plots.picture import Picture
 from helpers.plots.style import WIDTH
 
+from .view import view
+
 STATIC = "HELPERS_STATIC_WIDGETS"
 """Environment variable: with 1, pictures only."""
 
@@ -61,7 +63,7 @@ class Movable(ABC):
         self, name: str, action: Callable[[], Any], tip: str | None = None, width: str = "auto"
     ) -> Any:
         """A button that does this when it is clicked."""
-        self.buttons[name] = button = self._kit.Button(description=name, tooltip=tip)
+        self.buttons[name] = button = self._kit.Button(description=name, tooltip=tip or "")
         button.layout.width = width
         button.on_click(lambda _: action())
         return button
@@ -110,7 +112,7 @@ class Movable(ABC):
         png, about = self.static()._repr_png_()
         data: dict[str, Any] = {"text/plain": repr(self), "image/png": base64.b64encode(png).decode("ascii")}
         if not os.environ.get(STATIC) and self.widget is not None:
-            data |= {k: v for k, v in self.widget._repr_mimebundle_().items() if k != "text/plain"}
+            data |= view(self.widget)
         return data, {"image/png": about}
 
     def __repr__(self) -> str:
