@@ -112,9 +112,7 @@ class Memory(AbstractContextManager["Memory"]):
         if kept is None:
             return shown
         inside = torch.empty(0, dtype=shown.dtype)
-        return inside.set_(
-            kept[1].untyped_storage(), shown.storage_offset(), shown.shape, shown.stride()
-        ).clone()
+        return inside.set_(kept[1], shown.storage_offset(), shown.shape, shown.stride()).clone()
 
     def shift(self, shown: torch.Tensor) -> int:
         """How many bytes from the tensor's storage its numbers lie; they are its own till now, if it is new here."""

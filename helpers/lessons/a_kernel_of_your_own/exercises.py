@@ -124,3 +124,292 @@ def _wrong_softmax(case: Rows, got: dict[str, Any]) -> str | None:
 def check_softmax(*cases: Rows) -> None:
     verify = each(lambda report: _wrong_softmax(report.case, report.value), told=True)
     check.function("softmax", cases, drive=_drive_softmax, verify=verify, look="2 · What a kernel costs")
+
+
+# --- 21.2 matmul --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Product:
+    """The case: a (m, k) times b (k, n), in tiles. a_lies, b_lies: how the numbers lie in memory."""
+
+    m: int
+    k: int
+    n: int
+    rows: int = 16
+    columns: int = 16
+    inner: int = 16
+    dtype: str = "float32"
+    a_lies: str = "row by row"
+    b_lies: str = "row by row"
+    shift: float = 0.0
+
+    def __str__(self) -> str:
+        tiles = f"rows={self.rows}, columns={self.columns}, inner={self.inner}"
+        lies = [
+            f"{name} {lies}"
+            for name, lies in (("a", self.a_lies), ("b", self.b_lies))
+            if lies != "row by row"
+        ]
+        where = f", in memory {' and '.join(lies)}" if lies else ""
+        return f"a ({self.m}, {self.k}) @ b ({self.k}, {self.n}) {self.dtype}{where}, {tiles}"
+
+    def operands(self) -> tuple[Tensor, Tensor]:
+        a = _numbers(self.m, self.k, 1, self.shift).to(DTYPES[self.dtype])
+        b = _numbers(self.k, self.n, 2, self.shift).to(DTYPES[self.dtype])
+        return _layout(a, self.a_lies), _layout(b, self.b_lies)
+
+
+def _drive_matmul(matmul: Callable[..., Tensor], count: Any, **case: Any) -> dict[str, Any]:
+    kernels.load()
+    of = Product(**case)
+    a, b = of.operands()
+    with kernels.Memory() as memory, kernels.watch() as seen:
+        counts = count(matmul, memory.put(a), memory.put(b), of.rows, of.columns, of.inner)
+    c = counts.result
+    return {
+        "c": memory.get(c) if isinstance(c, Tensor) else c,
+        "contiguous": isinstance(c, Tensor) and c.is_contiguous(),
+        "loads": seen.loads,
+        "stores": seen.stores,
+        "host": _host(counts.by_operator),
+    }
+
+
+def _wrong_matmul(case: Product, got: dict[str, Any]) -> str | None:
+    a, b = case.operands()
+    want = (a.double() @ b.double()).to(a.dtype)
+    if text := _close(got["c"], want, case.dtype, "the result"):
+        return text + _outside(got)
+    if not got["contiguous"]:
+        return "the result does not lie row by row in memory"
+    across, down = -(-case.n // case.columns), -(-case.m // case.rows)
+    loads, stores = case.m * case.k * across + case.k * case.n * down, case.m * case.n
+    if got["loads"] != loads:
+        return (
+            f"loaded {got['loads']:,} elements; wanted {loads:,}: a's {case.m * case.k:,} once for each of {across} columns of "
+            f"tiles, b's {case.k * case.n:,} once for each of {down} rows of tiles"
+        )
+    if got["stores"] != stores:
+        return f"stored {got['stores']:,} elements; wanted {stores:,}, each of the result once"
+    return None
+
+
+def check_matmul(*cases: Product) -> None:
+    verify = each(lambda report: _wrong_matmul(report.case, report.value), told=True)
+    check.function("matmul", cases, drive=_drive_matmul, verify=verify, look="3 · Reuse")
+
+
+# --- 21.3 operator ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Used:
+    """The case: an x that the operator is used on, compiled or not. layout: as x lies in memory; twice: in one function."""
+
+    rows: int
+    columns: int
+    dtype: str = "float32"
+    layout: str = "row by row"
+    twice: bool = False
+
+    def __str__(self) -> str:
+        lies = "" if self.layout == "row by row" else f", in memory {self.layout}"
+        return f"x ({self.rows}, {self.columns}) {self.dtype}{lies}{', used twice' if self.twice else ''}"
+
+    def x(self) -> Tensor:
+        return _layout(_numbers(self.rows, self.columns).to(DTYPES[self.dtype]), self.layout)
+
+
+#: operators that were made in this process: each gets a name of its own
+_made = [0]
+
+
+def _drive_operator(operator: Callable[..., Any], **case: Any) -> dict[str, Any]:
+    from helpers import compiling
+    from helpers.lessons.a_kernel_of_your_own import given
+
+    of = Used(**case)
+    _made[0] += 1
+    op = operator(f"lesson21::sigmoid_{_made[0]}", given.forward, given.backward)
+    got: dict[str, Any] = {}
+    factor = torch.arange(1.0, of.columns + 1).to(DTYPES[of.dtype])
+
+    def model(x: Tensor) -> Tensor:
+        y = op(x) * factor
+        return (op(y) if of.twice else y).sum()
+
+    for way in ("plain", "compiled"):
+        x, kept = of.x().requires_grad_(), list[int]()
+
+        def pack(t: Tensor) -> Tensor:
+            kept.append(t.untyped_storage().nbytes() if isinstance(t, Tensor) else 0)  # noqa: B023 - called in this turn
+            return t
+
+        with compiling.watch("aot_eager") as w, kernels.watch() as seen:
+            run = torch.compile(model, fullgraph=True) if way == "compiled" else model
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                total = run(x)
+            forward = len(seen.launches)
+            total.backward()
+        got[way] = {
+            "total": total.detach(),
+            "grad": x.grad,
+            "forward": forward,
+            "backward": len(seen.launches) - forward,
+            "elements": seen.loads + seen.stores,
+            "graphs": w.counts()["graphs"],
+        }
+        if way == "plain":
+            x = of.x().requires_grad_()
+            kept.clear()
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                op(x)
+            got["saved"] = sum(kept)
+    told = torch.library.opcheck(op, (of.x().requires_grad_(),), raise_exception=False)
+    got["opcheck"] = {name: str(said).strip().splitlines()[0][:200] for name, said in told.items()}
+    return got
+
+
+def _wrong_operator(case: Used, got: dict[str, Any]) -> str | None:
+    x = case.x().float().requires_grad_()
+    y = x.sigmoid() * torch.arange(1.0, case.columns + 1)
+    total = (y.sigmoid() if case.twice else y).sum()
+    total.backward()
+    assert x.grad is not None
+    many, times = case.rows * case.columns, 2 if case.twice else 1
+    for way in ("plain", "compiled"):
+        did = got[way]
+        rtol, atol = CLOSE[case.dtype]
+        if not isinstance(did["grad"], Tensor):
+            return f"{way}: x got no gradient"
+        for name, value, want in (
+            ("the result", did["total"], total.detach()),
+            ("x.grad", did["grad"], x.grad),
+        ):
+            if text := difference(value.float(), want.float(), 4 * rtol, 4 * atol, name):
+                return f"{way}: {text}"
+        if (did["forward"], did["backward"]) != (times, times):
+            return (
+                f"{way}: {did['forward']} launches forward and {did['backward']} backward; wanted {times} and {times}: what "
+                "`forward` and `backward` launch, once for each use"
+            )
+        if did["elements"] != 5 * many * times:
+            return f"{way}: the kernels moved {did['elements']:,} elements; wanted {5 * many * times:,}"
+    if got["compiled"]["graphs"] != 1:
+        return f"compiled: {got['compiled']['graphs']} graphs, wanted 1"
+    size = DTYPES[case.dtype].itemsize
+    if got["saved"] != many * size:
+        return f"it keeps {got['saved']:,} bytes for backward; wanted {many * size:,}: the result, and not x"
+    for name, said in got["opcheck"].items():
+        if said != "SUCCESS":
+            return f"torch.library.opcheck, {name}: {said}"
+    return None
+
+
+def check_operator(*cases: Used) -> None:
+    verify = each(lambda report: _wrong_operator(report.case, report.value), told=True)
+    check.function(
+        "operator",
+        cases,
+        drive=_drive_operator,
+        verify=verify,
+        look="4 · An operator of PyTorch",
+        counters=False,
+    )
+
+
+# --- 21.4 rms_norm ------------------------------------------------------------------------------------------------
+
+_NORM = "Further: A norm with its backward"
+
+
+@dataclass(frozen=True)
+class Normed:
+    """The case: rows to norm, with weights. layout: as x and its gradient lie in memory; scale: of x."""
+
+    rows: int
+    columns: int
+    dtype: str = "float32"
+    layout: str = "row by row"
+    scale: float = 1.0
+    eps: float = 1e-6
+
+    def __str__(self) -> str:
+        lies = "" if self.layout == "row by row" else f", in memory {self.layout}"
+        return f"x ({self.rows}, {self.columns}) {self.dtype}{lies}, eps {self.eps:g}"
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """x, weight and the gradient of y."""
+        dtype = DTYPES[self.dtype]
+        x = _numbers(self.rows, self.columns, 3, scale=self.scale).to(dtype)
+        dy = _numbers(self.rows, self.columns, 4).to(dtype)
+        weight = _numbers(1, self.columns, 5, shift=1.0)[0].to(dtype)
+        return _layout(x, self.layout), weight, _layout(dy, self.layout)
+
+    def wanted(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """y, rstd, dx, dweight, computed in float64 by autograd."""
+        x, weight, dy = (t.double() for t in self.tensors())
+        x.requires_grad_(), weight.requires_grad_()
+        rstd = (x.square().mean(-1) + self.eps).rsqrt()
+        y = x * rstd[:, None] * weight
+        dx, dweight = torch.autograd.grad(y, (x, weight), dy)
+        dtype = DTYPES[self.dtype]
+        return y.detach().to(dtype), rstd.detach().float(), dx.to(dtype), dweight.float()
+
+
+def _drive_norm(rms_norm: Callable[..., Any], count: Any, **case: Any) -> dict[str, Any]:
+    kernels.load()
+    of = Normed(**case)
+    x, weight, _ = of.tensors()
+    with kernels.Memory() as memory, kernels.watch() as seen:
+        counts = count(rms_norm, memory.put(x), memory.put(weight), of.eps)
+    return _normed(counts, memory, seen)
+
+
+def _drive_norm_backward(rms_norm_backward: Callable[..., Any], count: Any, **case: Any) -> dict[str, Any]:
+    kernels.load()
+    of = Normed(**case)
+    x, weight, dy = of.tensors()
+    rstd = (x.float().square().mean(-1) + of.eps).rsqrt()
+    with kernels.Memory() as memory, kernels.watch() as seen:
+        counts = count(rms_norm_backward, memory.put(dy), memory.put(x), memory.put(weight), memory.put(rstd))
+    return _normed(counts, memory, seen)
+
+
+def _normed(counts: Any, memory: kernels.Memory, seen: kernels.Watch) -> dict[str, Any]:
+    two = counts.result if isinstance(counts.result, tuple | list) else [counts.result]
+    values = [memory.get(t) if isinstance(t, Tensor) else t for t in two]
+    return {"values": values, "loads": seen.loads, "stores": seen.stores, "host": _host(counts.by_operator)}
+
+
+def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None:
+    names, wanted = (("dx", "dweight"), case.wanted()[2:]) if backward else (("y", "rstd"), case.wanted()[:2])
+    if len(got["values"]) != 2:
+        return f"returned {len(got['values'])} values, wanted {' and '.join(names)}"
+    for name, value, want in zip(names, got["values"], wanted, strict=True):
+        if not isinstance(value, Tensor) or value.dtype != want.dtype or value.shape != want.shape:
+            is_now = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r}"
+            return f"{name} is {is_now}, wanted {want.dtype} {tuple(want.shape)}"
+        scale = max(1.0, float(want.abs().max()))
+        dtype = "float32" if name in ("rstd", "dweight") else case.dtype
+        if text := _close(value.float() / scale, want.float() / scale, dtype, name):
+            return text + _outside(got)
+    many = case.rows * case.columns
+    loads, stores = (
+        (4 * many + case.rows, 2 * many + case.columns) if backward else (2 * many, many + case.rows)
+    )
+    for what, moved, budget in (("loaded", got["loads"], loads), ("stored", got["stores"], stores)):
+        if moved > budget:
+            return f"{what} {moved:,} elements; wanted at most {budget:,}"
+    return None
+
+
+def check_rms_norm(*cases: Normed) -> None:
+    verify = each(lambda report: _wrong_norm(report.case, report.value, False), told=True)
+    check.function("rms_norm", cases, drive=_drive_norm, verify=verify, look=_NORM)
+
+
+def check_rms_norm_backward(*cases: Normed) -> None:
+    verify = each(lambda report: _wrong_norm(report.case, report.value, True), told=True)
+    check.function("rms_norm_backward", cases, drive=_drive_norm_backward, verify=verify, look=_NORM)
