@@ -259,6 +259,7 @@ def _drive_operator(operator: Callable[..., Any], **case: Any) -> dict[str, Any]
             "backward": len(seen.launches) - forward,
             "elements": seen.loads + seen.stores,
             "graphs": w.counts()["graphs"],
+            "breaks": w.counts()["graph_breaks"],
         }
         if way == "plain":
             x = of.x().requires_grad_()
@@ -296,8 +297,9 @@ def _wrong_operator(case: Used, got: dict[str, Any]) -> str | None:
             )
         if did["elements"] != 5 * many * times:
             return f"{way}: the kernels moved {did['elements']:,} elements; wanted {5 * many * times:,}"
-    if got["compiled"]["graphs"] != 1:
-        return f"compiled: {got['compiled']['graphs']} graphs, wanted 1"
+    graphs, breaks = got["compiled"]["graphs"], got["compiled"]["breaks"]
+    if graphs != 1 or breaks:
+        return f"compiled: {graphs} graphs and {breaks} breaks, wanted 1 and 0"
     size = DTYPES[case.dtype].itemsize
     if got["saved"] != many * size:
         return f"it keeps {got['saved']:,} bytes for backward; wanted {many * size:,}: the result, and not x"

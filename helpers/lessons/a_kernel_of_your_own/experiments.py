@@ -219,18 +219,23 @@ def reuse(n: int, tiles: Sequence[int]) -> Picture:
 # --- 4 · an operator ----------------------------------------------------------------------------------------------
 
 
-def compiled(name: str, fn: Callable[..., Any], *args: Any) -> str:
-    """What torch.compile(fn, fullgraph=True) gives: "1 graph", or "an error". Kept where Triton is not installed."""
+def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
+    """What torch.compile(fn, fullgraph=True) makes of it, forward and, where an argument wants a gradient, backward.
+
+    "one graph", "a break" or "an error". Kept where Triton is not installed.
+    """
     if not kernels.available():
         return str(json.loads(_KEPT.read_text("utf-8"))[name])
     try:
         with quiet(), compiling.watch("aot_eager") as w:
-            torch.compile(fn, fullgraph=True)(*args)
-        result = f"{w.counts()['graphs']} graph"
+            result = torch.compile(fn, fullgraph=True)(*args)
+            if any(arg.requires_grad for arg in args):
+                result.sum().backward()
+        made = "a break" if w.counts()["graph_breaks"] else "one graph"
     except Exception:
-        result = "an error"
-    _keep(name, result)
-    return result
+        made = "an error"
+    _keep(name, made)
+    return made
 
 
 def checked(uses: Mapping[str, tuple[Any, ...]]) -> Table:
