@@ -29,18 +29,18 @@ export PYTHONUTF8 = 1
 help: ## list the commands
 	awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-lab: setup ## open the course in JupyterLab (PORT=8890: that port; EXTRAS=models: with transformers …; TEACHER=1: formgrader)
+lab: setup ## open the course in JupyterLab (PORT=8890: that port; EXTRAS=models,kernels: with transformers …, Triton; TEACHER=1: formgrader)
 	exec $(PY) etc/lab.py $(if $(PORT),--port="$(PORT)") $(if $(TEACHER),--teacher)
 
-setup: ## make the environment, or bring it up to date (EXTRAS=models: with transformers, diffusers, torchao)
+setup: ## make the environment, or bring it up to date (EXTRAS=models: with transformers, diffusers, torchao; EXTRAS=kernels: with Triton)
 	$(SETUP) $(EXTRAS)
 
 test: ## run every test: lint, types, lessons, graders, browser (LESSON=07: only what proves that lesson)
-	$(SETUP) test,models,classroom,hub,site
+	$(SETUP) test,models,kernels,classroom,hub,site
 	$(KEEP_COMPILED) $(ONE_THREAD) $(PY) -m pytest -n $(WORKERS) $(if $(LESSON),--lesson "$(LESSON)") $(ARGS)
 
 lint: ## ruff and mypy only
-	$(SETUP) test,models,classroom,hub,site
+	$(SETUP) test,models,kernels,classroom,hub,site
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy

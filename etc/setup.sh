@@ -22,7 +22,7 @@ stamp=$venv/.installed${extra:+-$extra}
 
 # The folder's place counts: an environment that was moved holds commands that point to where it was.
 place() { (cd "$venv" && pwd -P); }
-wanted() { place && cat pyproject.toml constraints.txt; }
+wanted() { place && cat pyproject.toml constraints.txt etc/triton.txt; }
 if [ -f "$stamp" ] && [ -x "$python" ] && wanted | cmp -s - "$stamp"; then exit 0; fi
 
 nvidia() { compgen -G "/dev/nvidia*" || command -v nvidia-smi || ls /usr/lib/wsl/lib/nvidia-smi; } >/dev/null 2>&1
@@ -89,11 +89,17 @@ pip() {
 # Python compiles what it imports, once, where it may write. The tests import a third of what they install.
 case ,$extra, in *,test,*) compiled=--no-compile ;; *) compiled=--compile ;; esac
 say "Installing the course${extra:+ with its extras $extra} (PyTorch, JupyterLab, nbgrader …). A few minutes, the first time only."
+# Triton beside PyTorch's build for the CPU; a build for CUDA brings its own.
+triton_pin() {
+    case ,$extra, in *,kernels,*)
+        if "$python" -c 'import sys, torch; sys.exit(torch.version.cuda is not None)'; then echo "-c etc/triton.txt"; fi ;;
+    esac
+}
 # The build tool first and from here, so that pip fetches no other version of it behind the scenes. Then PyTorch alone:
 # where its own index does not answer, pip is to go on without it soon, and takes nothing else from there.
 if ! pip install $compiled "setuptools" -c constraints.txt ||
     { [ $build = cpu ] && ! pip install $compiled --no-deps --timeout 10 --retries 1 -r etc/pytorch-cpu.txt torch -c constraints.txt; } ||
-    ! pip install $compiled --no-build-isolation -c constraints.txt -e ".${extra:+[$extra]}"; then
+    ! pip install $compiled --no-build-isolation -c constraints.txt $(triton_pin) -e ".${extra:+[$extra]}"; then
     tail -n 15 "$log" | sed 's/^/  | /' >&2
     stop "pip could not finish; its last lines are above, all of them in $log." \
         "Often it is the network or the disk. Run the same command again: it goes on where it stopped."

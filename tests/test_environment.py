@@ -36,7 +36,12 @@ def pins(lines: list[str]) -> dict[str, str]:
 
 
 CONSTRAINTS = pins(
-    [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
+    [
+        line
+        for file in ("constraints.txt", "etc/triton.txt")
+        for line in (ROOT / file).read_text().splitlines()
+        if line and line[0] != "#"
+    ]
 )
 
 

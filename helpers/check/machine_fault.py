@@ -15,11 +15,14 @@ _MEMORY = (
     "it cannot start another process or thread: close other programs, or ask for more memory or processes"
 )
 
+_TRITON = "install the extra `kernels`: make lab EXTRAS=kernels (or make grade … EXTRAS=kernels)"
+
 #: what a fault's text holds → what to do about it
 _SIGNS = (
     (re.compile(r"SemLock|shared memory|unable to write to file </torch_"), _SHARED),
     (re.compile(r"\[Errno (?:28|30|122)\]|No space left on device|Disk quota exceeded"), _DISK),
     (re.compile(r"\[Errno 1[12]\]|can't start new thread"), _MEMORY),
+    (re.compile("needs Triton, which is not installed here"), _TRITON),
 )
 
 

@@ -59,6 +59,7 @@ _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
     "timeit": frozenset({"default_timer"}),
     "threading": frozenset({"active_count", "current_thread", "enumerate", "get_native_id", "main_thread"}),
     "types": frozenset({"MappingProxyType", "SimpleNamespace"}),
+    "triton": frozenset({"cdiv", "jit", "language", "next_power_of_2"}),
     "helpers": frozenset(
         """Counts bench compare compiling count lesson memory plots recordings samples simulate text timing trace
         widgets""".split()
@@ -70,10 +71,11 @@ _INSIDES = [[name] for name in "check classroom counters lessons pytorch".split(
 _PARTS = {
     "torch": """accelerator amp.* autograd.* backends.* compiler cpu.* cuda.* distributed distributed.algorithms.*
         distributed.device_mesh distributed.distributed_c10d distributed.fsdp distributed.tensor distributed.tensor.parallel
-        fft func functional futures fx linalg mps.* multiprocessing.reductions nested nn.* ops.* optim.* profiler random
+        fft func functional futures fx library linalg mps.* multiprocessing.reductions nested nn.* ops.* optim.* profiler random
         return_types sparse special testing types utils utils.checkpoint utils.data utils.dlpack version""".split(),
     "numpy": "fft lib lib.stride_tricks linalg ma polynomial.* random typing".split(),
     "matplotlib": ["pyplot"],
+    "triton": ["language", "language.math"],
 }
 #: names that lead to a process, its threads, frames, objects or other modules, whatever they are taken from
 _LEADS_OUT = frozenset(
@@ -82,7 +84,7 @@ _LEADS_OUT = frozenset(
     cell_contents get_type_hints singledispatch redispatch py_impl py_kernels load_library cpp_extension
     bltns exec get_annotations evaluate_forward_ref ForwardRef on_generate_code set_codegen CodeGen
     parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython
-    create_node update_kwarg call_module""".split()
+    create_node update_kwarg call_module interpreter_semantic""".split()
 )
 #: what psutil.Process does to a process, also another than one's own
 _ACTS = frozenset("ionice kill nice rlimit send_signal suspend terminate".split())
@@ -100,7 +102,11 @@ _HIDES = frozenset(
 )
 #: … but for this part of one, and what exercises of a lesson are about
 _SHOWN = "torch.multiprocessing.reductions"
-_IN_LESSON = {"11": frozenset({"torch.compile", "torch.fx"}), "17": frozenset({"torch.compile", "torch.fx"})}
+_IN_LESSON = {
+    "11": frozenset({"torch.compile", "torch.fx"}),
+    "17": frozenset({"torch.compile", "torch.fx"}),
+    "21": frozenset({"torch.library"}),
+}
 #: of what torch takes from its C++ as it is, that which leads to no dispatch keys, no TorchScript and no files
 _OF_C = re.compile(
     "Size|device|dtype|layout|memory_format|qscheme|finfo|iinfo|Generator|default_generator|Stream|Event|Tag|Future"
@@ -108,12 +114,19 @@ _OF_C = re.compile(
 )
 #: what a graph's node is made of: texts that become code when it is compiled
 _OF_NODES = frozenset({"call_method", "get_attr", "placeholder"})
-#: … and what is closed in one lesson: its exercises count bytes saved for backward, and these keep tensors out of that count
+#: … and what is closed in one lesson
 _NOT_IN_LESSON = {
+    # its exercises count bytes saved for backward, and these keep tensors out of that count
     "17": frozenset(
         f"torch.autograd.{name}"
         for name in ("Function", "graph.saved_tensors_hooks", "graph.save_on_cpu", "function.Function")
-    )
+    ),
+    # its exercise is about operators of one's own; these give PyTorch's own operators another meaning
+    "21": frozenset(
+        f"torch.library.{name}"
+        for name in """Library define fallthrough_kernel get_kernel impl impl_abstract infer_schema register_autocast
+        register_kernel register_torch_dispatch register_vmap custom_ops""".split()
+    ),
 }
 #: private names that exercises are about
 _KNOWN = re.compile(

@@ -1,0 +1,17 @@
+"""Kernels written in Triton, run on the CPU by Triton's own interpreter, with each load and store counted.
+
+    triton, tl = kernels.load()          # as: import triton; import triton.language as tl
+    with kernels.watch() as seen:
+        my_kernel[(4,)](x, out, x.numel(), BLOCK=256)
+    seen.loads, seen.stores              # elements that went through pointers
+
+A load or a store outside of the tensors that a kernel was given raises :class:`OutOfBounds`, and touches nothing.
+:class:`Memory` holds tensors whose numbers only kernels can read: what grading uses. Triton comes with the extra
+`kernels`; without it :func:`load` gives stand-ins, with which kernels can be written and not launched.
+"""
+
+from .interpreter import NeedsTriton, available, load
+from .memory import Memory, OutOfBounds
+from .traffic import Launch, Moved, Watch, watch
+
+__all__ = ["Launch", "Memory", "Moved", "NeedsTriton", "OutOfBounds", "Watch", "available", "load", "watch"]

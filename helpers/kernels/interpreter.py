@@ -1,0 +1,190 @@
+"""Triton's interpreter, made to tell each load and store and to stay within the tensors of a launch.
+
+All that the course knows of Triton's inside stands in this file; tests/test_kernels.py says what of it is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from helpers.kernels import language
+from helpers.kernels.memory import Memory, OutOfBounds, Region, reach, regions
+from helpers.kernels.traffic import Launch, Moved, tell
+
+HOW = "make lab EXTRAS=kernels"
+
+
+class NeedsTriton(RuntimeError):
+    """A kernel cannot be launched: Triton is not installed."""
+
+
+class _Running:
+    """The launch that runs now, and where its pointers may reach."""
+
+    launch: Launch | None = None
+    within: tuple[Region, ...] = ()
+
+
+def available() -> bool:
+    """Whether Triton is installed."""
+    return find_spec("triton") is not None
+
+
+def load() -> tuple[Any, Any]:
+    """``triton`` and ``triton.language``, kernels run by the interpreter; stand-ins where Triton is not installed.
+
+    From then on the interpreter runs all kernels of this process, also Inductor's for a GPU.
+    """
+    if not available():
+        return _Absent("triton"), _Absent("triton.language")
+    os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported, and at each @triton.jit
+    import triton
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    if not hasattr(interpreter, "_told_to_the_course"):
+        _interpret_all(interpreter, tl)
+        _listen(interpreter, tl)
+        interpreter._told_to_the_course = True
+    return triton, tl
+
+
+class _Absent:
+    """In place of a module of Triton: kernels can be written down with it, and say what is missing when launched."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        return _Absent(f"{self._name}.{name}")
+
+    def __getitem__(self, grid: Any) -> Any:
+        return self
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._name == "triton.jit" and len(args) == 1 and callable(args[0]):
+            return _Absent(args[0].__name__)
+        if self._name == "triton.jit":
+            return self
+        raise NeedsTriton(f"`{self._name}` needs Triton, which is not installed here: {HOW} (1 GB)")
+
+
+def _interpret_all(interpreter: Any, tl: Any) -> None:
+    """What Triton itself has written in its language (tl.sum, …), where torch has loaded it for the compiler before."""
+    from triton.runtime.jit import JITFunction
+
+    made = dict[int, Any]()
+    modules = [module for name, module in sys.modules.items() if name.partition(".")[0] == "triton"]
+    for owner in (*modules, tl.tensor):
+        for name, value in list(vars(owner).items()):
+            if isinstance(value, JITFunction):
+                setattr(owner, name, made.setdefault(id(value), interpreter.InterpretedFunction(value.fn)))
+
+
+def _listen(interpreter: Any, tl: Any) -> None:
+    """Wrap what loads, stores and launches."""
+    builder, function = interpreter.InterpreterBuilder, interpreter.InterpretedFunction
+    rmw, cas = builder.create_atomic_rmw, builder.create_atomic_cas
+    load, store = builder.create_masked_load, builder.create_masked_store
+    run, call = function.run, function.__call__
+
+    def moved(pointers: Any, mask: Any, verb: str, *ways: str) -> Any:
+        """The handle of the addresses that are meant; what goes there is counted."""
+        if _Running.launch is None:
+            raise OutOfBounds("a load or a store outside of a launch")
+        size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
+        active = mask.data if mask is not None else _all(pointers)
+        where, counts = reach([*_Running.within], pointers.data, active, size, verb)
+        for way in ways:
+            of = getattr(_Running.launch, way)
+            for name, many in counts.items():
+                of[name] = of.get(name, Moved()) + Moved(many, many * size)
+            if len(counts) == 1:
+                of[min(counts)].lanes += where.size
+        return interpreter.TensorHandle(where, pointers.dtype)
+
+    def _all(pointers: Any) -> Any:
+        return interpreter.np.ones_like(pointers.data, dtype=bool)
+
+    def masked_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
+        return load(self, moved(pointers, mask, "loads", "loads"), mask, *rest)
+
+    def masked_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        return store(self, moved(pointers, mask, "stores", "stores"), value, mask, *rest)
+
+    def atomic_rmw(self: Any, op: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        return rmw(self, op, moved(pointers, mask, "changes", "loads", "stores"), value, mask, *rest)
+
+    def atomic_cas(self: Any, pointers: Any, *rest: Any) -> Any:
+        return cas(self, moved(pointers, None, "changes", "loads", "stores"), *rest)
+
+    def launched(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
+        if warmup:
+            return run(self, *args, grid=grid, warmup=warmup, **kwargs)
+        names = _arguments(self, args, kwargs)
+        _hold(self, names, interpreter, tl)
+        before = _Running.launch, _Running.within
+        shape = grid(names) if callable(grid) else grid
+        shape = (shape,) if isinstance(shape, int) else tuple(int(along) for along in shape)
+        _Running.launch = Launch(self.fn.__name__, shape)
+        _Running.within = tuple(regions(names))
+        tell(_Running.launch)
+        try:
+            return run(self, *args, grid=shape, warmup=warmup, **kwargs)
+        except interpreter.InterpreterError as problem:
+            raise _cause(problem, interpreter) from None
+        finally:
+            _Running.launch, _Running.within = before
+
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if Memory.entered():
+            language.hold(self.fn, tl, lambda value: isinstance(value, function))
+        return call(self, *args, **kwargs)
+
+    def compile_and_exec(self: Any, tree: Any) -> Any:
+        # Triton puts all names of its own module into the notebook; a rewritten kernel uses these two
+        names, local = self.fn.__globals__, dict(self.kwargs)
+        for name in ("interpreter_semantic", "_InterpreterComparison"):
+            names[name] = getattr(interpreter, name)
+        exec(compile(tree, filename=self.filename, mode="exec"), names, local)  # noqa: S102 - Triton's own way
+        return local[self.fn.__name__]
+
+    builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
+    builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
+    function.run, function.__call__ = launched, called
+    interpreter.FunctionRewriter._compile_and_exec = compile_and_exec
+
+
+def _arguments(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The launch's arguments by name; options of the compiler, such as num_warps, are no arguments."""
+    given = dict(zip(kernel.arg_names, args, strict=False))
+    return given | {name: value for name, value in kwargs.items() if name in kernel.arg_names}
+
+
+def _hold(kernel: Any, arguments: Mapping[str, Any], interpreter: Any, tl: Any) -> None:
+    """Where only kernels may compute, they are kernels indeed."""
+    if not Memory.entered():
+        return
+    language.hold(kernel.fn, tl, lambda value: isinstance(value, interpreter.InterpretedFunction))
+    for name, value in arguments.items():
+        if value is not None and not isinstance(
+            value, torch.Tensor | int | float | str | tl.dtype | tl.constexpr
+        ):
+            raise language.NotTriton(
+                f"{kernel.fn.__name__} was handed a {type(value).__name__} as `{name}`: wanted tensors and numbers"
+            )
+
+
+def _cause(problem: BaseException, interpreter: Any) -> BaseException:
+    """What went wrong in a kernel, without the interpreter's envelopes."""
+    while isinstance(problem, interpreter.InterpreterError) and problem.__cause__ is not None:
+        problem = problem.__cause__
+    return problem

@@ -1,0 +1,92 @@
+"""What launches moved: elements and bytes through pointers, by the names of a kernel's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Moved:
+    """elements: those that a mask let through. lanes: all of the blocks, masked ones too. bytes: of the elements."""
+
+    elements: int = 0
+    bytes: int = 0
+    lanes: int = 0
+
+    def __add__(self, other: Moved) -> Moved:
+        return Moved(self.elements + other.elements, self.bytes + other.bytes, self.lanes + other.lanes)
+
+
+@dataclass
+class Launch:
+    """One launch of a kernel. grid: programs along each axis. loads, stores: argument → what went through it.
+
+    An atomic operation is a load and a store.
+    """
+
+    kernel: str
+    grid: tuple[int, ...] = ()
+    loads: dict[str, Moved] = field(default_factory=dict)
+    stores: dict[str, Moved] = field(default_factory=dict)
+
+    @property
+    def programs(self) -> int:
+        many = 1
+        for along in self.grid:
+            many *= along
+        return many
+
+
+@dataclass
+class Watch:
+    """All launches within a :func:`watch`, in their order."""
+
+    launches: list[Launch] = field(default_factory=list)
+
+    @property
+    def loads(self) -> int:
+        """Elements loaded."""
+        return sum(moved.elements for launch in self.launches for moved in launch.loads.values())
+
+    @property
+    def stores(self) -> int:
+        """Elements stored."""
+        return sum(moved.elements for launch in self.launches for moved in launch.stores.values())
+
+    @property
+    def bytes(self) -> int:
+        """Bytes loaded and stored."""
+        both = [
+            moved
+            for launch in self.launches
+            for way in (launch.loads, launch.stores)
+            for moved in way.values()
+        ]
+        return sum(moved.bytes for moved in both)
+
+    @property
+    def programs(self) -> int:
+        return sum(launch.programs for launch in self.launches)
+
+
+#: those that are open now
+_open: list[Watch] = []
+
+
+@contextmanager
+def watch() -> Iterator[Watch]:
+    """Within this block, keep what each launch of a kernel loads and stores."""
+    seen = Watch()
+    _open.append(seen)
+    try:
+        yield seen
+    finally:
+        _open.remove(seen)
+
+
+def tell(launch: Launch) -> None:
+    """A launch begins: all that watch get it, and it fills while it runs."""
+    for seen in _open:
+        seen.launches.append(launch)

@@ -1,0 +1,1 @@
+"""All that belongs to lesson 21 alone, beside its master."""

@@ -1,0 +1,80 @@
+"""Lesson 21's claims on trial: the reads and writes of a softmax, blocks that an order of tiles saves, operators without a fake."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from helpers import compiling
+from helpers.lesson.claim import Claim
+from helpers.lessons.a_kernel_of_your_own.experiments import by_operators, on_card, quiet
+
+
+def on_trial() -> list[Claim]:
+    """All claims that the lesson tests."""
+    return [softmax_traffic(), grouped_order(), without_a_fake()]
+
+
+def softmax_traffic() -> Claim:
+    """The claim "21-softmax-traffic", on a matrix of 2,048 × 1,024."""
+    m, n = 2048, 1024
+    moved = on_card(by_operators, (m, n)).bytes / 4
+    share = (moved - 2 * m * n) / moved
+    claimed = (10 * m * n + 2 * m) / (2 * m * n)
+    return Claim(
+        "21-softmax-traffic", "triton-softmax",
+        "five operators read 7MN elements and write 3MN + 2M, so one kernel that reads and writes MN can be about 5 times as fast",
+        f"M = {m:,}, N = {n:,}: the operators read and write {moved / (m * n):.2f} MN, which is {moved / (2 * m * n):.1f} times 2MN (the source: "
+        f"{claimed:.1f}); one kernel saves {share:.0%}",
+        "partly: the saving is there; the broadcast maximum and sum are M numbers, and were counted as MN each"
+        if moved < 10 * m * n else "confirmed",
+        "2 · What a kernel costs",
+    )  # fmt: skip
+
+
+def _blocks(tiles: list[tuple[int, int]], inner: int) -> int:
+    """Different blocks of a and b that these tiles of c need."""
+    a = {(i, q) for i, _ in tiles for q in range(inner)}
+    b = {(q, j) for _, j in tiles for q in range(inner)}
+    return len(a) + len(b)
+
+
+def grouped_order(side: int = 9, group: int = 3) -> Claim:
+    """The claim "21-grouped-order", on the source's matrices of 9 × 9 blocks."""
+    by_rows = [divmod(p, side) for p in range(side)]
+    grouped = [(p % group, p // group) for p in range(side)]
+    first, second = _blocks(by_rows, side), _blocks(grouped, side)
+    return Claim(
+        "21-grouped-order", "triton-matmul",
+        "for the first 9 tiles of a product of 9 × 9 blocks, row by row needs 90 blocks, in groups of 3 rows 54",
+        f"different blocks needed: row by row {first}, in groups {second}; blocks loaded by the programs, in both orders: {2 * side * side}",
+        "confirmed for what must come from device memory; the programs load as often as before, and the cache has to serve the rest"
+        if (first, second) == (90, 54) else "refuted",
+        "Sources on trial",
+    )  # fmt: skip
+
+
+def without_a_fake() -> Claim:
+    """The claim "21-fake", on an operator with a fake and on the same without."""
+    said = {}
+    for fake in (True, False):
+        name = f"lesson21::doubled_{'with' if fake else 'without'}"
+
+        @torch.library.custom_op(name, mutates_args=())
+        def doubled(x: Tensor) -> Tensor:
+            return x * 2
+
+        if fake:
+            doubled.register_fake(torch.empty_like)
+        try:
+            with quiet(), compiling.watch("aot_eager") as w:
+                torch.compile(lambda x, op=doubled: op(x) + 1, fullgraph=True)(torch.ones(3))
+            said[fake] = f"{w.counts()['graphs']} graph"
+        except Exception as problem:
+            said[fake] = f"an error ({type(problem).__name__})"
+    return Claim(
+        "21-fake", "custom-ops", "an operator that has to work with torch.compile needs a fake kernel",
+        f"fullgraph=True, with a fake: {said[True]}; without: {said[False]}",
+        "confirmed" if "error" in said[False] and "error" not in said[True] else "refuted",
+        "4 · An operator of PyTorch",
+    )  # fmt: skip

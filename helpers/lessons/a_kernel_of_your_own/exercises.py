@@ -1,0 +1,421 @@
+"""Tests of lesson 21: kernels by what they load and store, and one of them as an operator of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from helpers import check, kernels
+from helpers.check.compare import difference
+from helpers.check.judges import each
+
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+#: rtol and atol of a result
+CLOSE = {"float32": (2e-5, 1e-6), "float16": (2e-3, 1e-4), "bfloat16": (1.6e-2, 1e-3)}
+#: what only makes a tensor, or another look at one, and what launching a kernel asks for
+_NO_WORK = frozenset(
+    """empty empty_like empty_strided new_empty set_ view reshape _unsafe_view transpose t permute unsqueeze squeeze expand
+    slice select as_strided unflatten flatten zeros zeros_like new_zeros zero_ fill_ full full_like new_full copy_
+    resize_ _reshape_alias unbind""".split()
+)
+
+
+def _close(got: Any, want: Tensor, dtype: str, at: str) -> str | None:
+    """What is wrong with a result. Beside its relative tolerance it may be off by a part of the largest number wanted."""
+    rtol, atol = CLOSE[dtype]
+    atol *= max(1.0, float(want.abs().max()))
+    if isinstance(got, Tensor) and got.shape == want.shape and got.dtype == want.dtype:
+        got, want = got.float(), want.float()
+    return difference(got, want, rtol, atol, at)
+
+
+def _layout(x: Tensor, layout: str) -> Tensor:
+    """The same numbers, (rows, columns), in another order in memory."""
+    rows, columns = x.shape
+    if layout == "columns":  # column by column
+        return x.t().contiguous().t()
+    if layout == "sliced":  # each row lies in a longer one, and begins within it
+        room = torch.empty(rows, columns + 5, dtype=x.dtype).fill_(float("nan"))
+        room[:, 3 : 3 + columns] = x
+        return room[:, 3 : 3 + columns]
+    if layout == "every second":
+        room = torch.empty(rows, 2 * columns, dtype=x.dtype).fill_(float("nan"))
+        room[:, ::2] = x
+        return room[:, ::2]
+    if layout == "one row":  # a stride of 0
+        return x[:1].clone().expand(rows, columns)
+    return x
+
+
+def _numbers(rows: int, columns: int, seed: int = 0, shift: float = 0.0, scale: float = 1.0) -> Tensor:
+    g = torch.Generator().manual_seed(1000 * rows + columns + seed)
+    return torch.randn(rows, columns, generator=g) * scale + shift
+
+
+def _host(by_operator: dict[str, int]) -> list[str]:
+    """Operators of PyTorch that computed something."""
+    return [name for name in by_operator if name.removeprefix("aten.") not in _NO_WORK]
+
+
+def _outside(got: dict[str, Any]) -> str:
+    """What to say where values are wrong and PyTorch computed."""
+    if not got["host"]:
+        return ""
+    return f" (outside of your kernels {', '.join(got['host'])} ran: there PyTorch finds no numbers, only kernels do)"
+
+
+# --- 21.1 softmax -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The case: a matrix. layout: how its numbers lie in memory; shift, scale: of its numbers."""
+
+    rows: int
+    columns: int
+    dtype: str = "float32"
+    layout: str = "row by row"
+    shift: float = 0.0
+    scale: float = 1.0
+
+    def __str__(self) -> str:
+        lies = "" if self.layout == "row by row" else f", in memory {self.layout}"
+        about = f", numbers around {self.shift:g}" if self.shift else ""
+        return f"x ({self.rows}, {self.columns}) {self.dtype}{lies}{about}"
+
+    def x(self) -> Tensor:
+        x = _numbers(self.rows, self.columns, shift=self.shift, scale=self.scale)
+        return _layout(x.to(DTYPES[self.dtype]), self.layout)
+
+
+def _drive_softmax(softmax: Callable[[Tensor], Tensor], count: Any, **case: Any) -> dict[str, Any]:
+    kernels.load()
+    x = Rows(**case).x()
+    with kernels.Memory() as memory, kernels.watch() as seen:
+        counts = count(softmax, memory.put(x))
+    y = counts.result
+    return {
+        "y": memory.get(y) if isinstance(y, Tensor) else y,
+        "contiguous": isinstance(y, Tensor) and y.is_contiguous(),
+        "loads": seen.loads,
+        "stores": seen.stores,
+        "host": _host(counts.by_operator),
+    }
+
+
+def _wrong_softmax(case: Rows, got: dict[str, Any]) -> str | None:
+    x = case.x()
+    want = x.float().softmax(-1).to(x.dtype)
+    if text := _close(got["y"], want, case.dtype, "the result"):
+        return text + _outside(got)
+    if not got["contiguous"]:
+        return "the result does not lie row by row in memory"
+    many = case.rows * case.columns
+    if got["loads"] != many or got["stores"] != many:
+        return (
+            f"its kernels loaded {got['loads']:,} elements and stored {got['stores']:,}; wanted {case.rows} × {case.columns} = "
+            f"{many:,} of both: each number is read once and written once"
+        )
+    return None
+
+
+def check_softmax(*cases: Rows) -> None:
+    verify = each(lambda report: _wrong_softmax(report.case, report.value), told=True)
+    check.function("softmax", cases, drive=_drive_softmax, verify=verify, look="2 · What a kernel costs")
+
+
+# --- 21.2 matmul --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Product:
+    """The case: a (m, k) times b (k, n), in tiles. a_lies, b_lies: how the numbers lie in memory."""
+
+    m: int
+    k: int
+    n: int
+    rows: int = 16
+    columns: int = 16
+    inner: int = 16
+    dtype: str = "float32"
+    a_lies: str = "row by row"
+    b_lies: str = "row by row"
+    shift: float = 0.0
+
+    def __str__(self) -> str:
+        tiles = f"rows={self.rows}, columns={self.columns}, inner={self.inner}"
+        lies = [
+            f"{name} {lies}"
+            for name, lies in (("a", self.a_lies), ("b", self.b_lies))
+            if lies != "row by row"
+        ]
+        where = f", in memory {' and '.join(lies)}" if lies else ""
+        return f"a ({self.m}, {self.k}) @ b ({self.k}, {self.n}) {self.dtype}{where}, {tiles}"
+
+    def operands(self) -> tuple[Tensor, Tensor]:
+        a = _numbers(self.m, self.k, 1, self.shift).to(DTYPES[self.dtype])
+        b = _numbers(self.k, self.n, 2, self.shift).to(DTYPES[self.dtype])
+        return _layout(a, self.a_lies), _layout(b, self.b_lies)
+
+
+def _drive_matmul(matmul: Callable[..., Tensor], count: Any, **case: Any) -> dict[str, Any]:
+    kernels.load()
+    of = Product(**case)
+    a, b = of.operands()
+    with kernels.Memory() as memory, kernels.watch() as seen:
+        counts = count(matmul, memory.put(a), memory.put(b), of.rows, of.columns, of.inner)
+    c = counts.result
+    return {
+        "c": memory.get(c) if isinstance(c, Tensor) else c,
+        "contiguous": isinstance(c, Tensor) and c.is_contiguous(),
+        "loads": seen.loads,
+        "stores": seen.stores,
+        "host": _host(counts.by_operator),
+    }
+
+
+def _wrong_matmul(case: Product, got: dict[str, Any]) -> str | None:
+    a, b = case.operands()
+    want = (a.double() @ b.double()).to(a.dtype)
+    if text := _close(got["c"], want, case.dtype, "the result"):
+        return text + _outside(got)
+    if not got["contiguous"]:
+        return "the result does not lie row by row in memory"
+    across, down = -(-case.n // case.columns), -(-case.m // case.rows)
+    loads, stores = case.m * case.k * across + case.k * case.n * down, case.m * case.n
+    if got["loads"] != loads:
+        return (
+            f"loaded {got['loads']:,} elements; wanted {loads:,}: a's {case.m * case.k:,} once for each of {across} columns of "
+            f"tiles, b's {case.k * case.n:,} once for each of {down} rows of tiles"
+        )
+    if got["stores"] != stores:
+        return f"stored {got['stores']:,} elements; wanted {stores:,}, each of the result once"
+    return None
+
+
+def check_matmul(*cases: Product) -> None:
+    verify = each(lambda report: _wrong_matmul(report.case, report.value), told=True)
+    check.function("matmul", cases, drive=_drive_matmul, verify=verify, look="3 · Reuse")
+
+
+# --- 21.3 operator ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Used:
+    """The case: an x that the operator is used on, compiled or not. layout: as x lies in memory; twice: in one function."""
+
+    rows: int
+    columns: int
+    dtype: str = "float32"
+    layout: str = "row by row"
+    twice: bool = False
+
+    def __str__(self) -> str:
+        lies = "" if self.layout == "row by row" else f", in memory {self.layout}"
+        return f"x ({self.rows}, {self.columns}) {self.dtype}{lies}{', used twice' if self.twice else ''}"
+
+    def x(self) -> Tensor:
+        return _layout(_numbers(self.rows, self.columns).to(DTYPES[self.dtype]), self.layout)
+
+
+#: operators that were made in this process: each gets a name of its own
+_made = [0]
+
+
+def _drive_operator(operator: Callable[..., Any], **case: Any) -> dict[str, Any]:
+    from helpers import compiling
+    from helpers.lessons.a_kernel_of_your_own import given
+
+    of = Used(**case)
+    _made[0] += 1
+    op = operator(f"lesson21::sigmoid_{_made[0]}", given.forward, given.backward)
+    if not isinstance(op, torch.library.CustomOpDef):
+        return {"kind": type(op).__name__}
+    got: dict[str, Any] = {}
+    factor = torch.arange(1.0, of.columns + 1).to(DTYPES[of.dtype])
+
+    def model(x: Tensor) -> Tensor:
+        y = op(x) * factor
+        return (op(y) if of.twice else y).sum()
+
+    for way in ("plain", "compiled"):
+        x, kept = of.x().requires_grad_(), list[int]()
+
+        def pack(t: Tensor) -> Tensor:
+            kept.append(t.untyped_storage().nbytes() if isinstance(t, Tensor) else 0)  # noqa: B023 - called in this turn
+            return t
+
+        with compiling.watch("aot_eager") as w, kernels.watch() as seen:
+            run = torch.compile(model, fullgraph=True) if way == "compiled" else model
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                total = run(x)
+            forward = len(seen.launches)
+            total.backward()
+        got[way] = {
+            "total": total.detach(),
+            "grad": x.grad,
+            "forward": forward,
+            "backward": len(seen.launches) - forward,
+            "elements": seen.loads + seen.stores,
+            "graphs": w.counts()["graphs"],
+            "breaks": w.counts()["graph_breaks"],
+        }
+        if way == "plain":
+            x = of.x().requires_grad_()
+            kept.clear()
+            with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+                op(x)
+            got["saved"] = sum(kept)
+    told = torch.library.opcheck(op, (of.x().requires_grad_(),), raise_exception=False)
+    got["opcheck"] = {name: str(said).strip().splitlines()[0][:200] for name, said in told.items()}
+    return got
+
+
+def _wrong_operator(case: Used, got: dict[str, Any]) -> str | None:
+    if "kind" in got:
+        return f"returned a {got['kind']}; wanted the operator that torch.library.custom_op makes"
+    x = case.x().float().requires_grad_()
+    y = x.sigmoid() * torch.arange(1.0, case.columns + 1)
+    total = (y.sigmoid() if case.twice else y).sum()
+    total.backward()
+    assert x.grad is not None
+    many, times = case.rows * case.columns, 2 if case.twice else 1
+    for way in ("plain", "compiled"):
+        did = got[way]
+        rtol, atol = CLOSE[case.dtype]
+        if not isinstance(did["grad"], Tensor):
+            return f"{way}: x got no gradient"
+        for name, value, want in (
+            ("the result", did["total"], total.detach()),
+            ("x.grad", did["grad"], x.grad),
+        ):
+            if text := difference(value.float(), want.float(), 4 * rtol, 4 * atol, name):
+                return f"{way}: {text}"
+        if (did["forward"], did["backward"]) != (times, times):
+            return (
+                f"{way}: {did['forward']} launches forward and {did['backward']} backward; wanted {times} and {times}: what "
+                "`forward` and `backward` launch, once for each use"
+            )
+        if did["elements"] != 5 * many * times:
+            return f"{way}: the kernels moved {did['elements']:,} elements; wanted {5 * many * times:,}"
+    graphs, breaks = got["compiled"]["graphs"], got["compiled"]["breaks"]
+    if graphs != 1 or breaks:
+        return f"compiled: {graphs} graphs and {breaks} breaks, wanted 1 and 0"
+    size = DTYPES[case.dtype].itemsize
+    if got["saved"] != many * size:
+        return f"it keeps {got['saved']:,} bytes for backward; wanted {many * size:,}: the result, and not x"
+    for name, said in got["opcheck"].items():
+        if said != "SUCCESS":
+            return f"torch.library.opcheck, {name}: {said}"
+    return None
+
+
+def check_operator(*cases: Used) -> None:
+    verify = each(lambda report: _wrong_operator(report.case, report.value), told=True)
+    check.function(
+        "operator",
+        cases,
+        drive=_drive_operator,
+        verify=verify,
+        look="4 · An operator of PyTorch",
+        counters=False,
+    )
+
+
+# --- 21.4 rms_norm ------------------------------------------------------------------------------------------------
+
+_NORM = "Further: A norm with its backward"
+
+
+@dataclass(frozen=True)
+class Normed:
+    """The case: rows to norm, with weights. layout: as x and its gradient lie in memory; scale: of x."""
+
+    rows: int
+    columns: int
+    dtype: str = "float32"
+    layout: str = "row by row"
+    scale: float = 1.0
+    eps: float = 1e-6
+
+    def __str__(self) -> str:
+        lies = "" if self.layout == "row by row" else f", in memory {self.layout}"
+        return f"x ({self.rows}, {self.columns}) {self.dtype}{lies}, eps {self.eps:g}"
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """x, weight and the gradient of y."""
+        dtype = DTYPES[self.dtype]
+        x = _numbers(self.rows, self.columns, 3, scale=self.scale).to(dtype)
+        dy = _numbers(self.rows, self.columns, 4).to(dtype)
+        weight = _numbers(1, self.columns, 5, shift=1.0)[0].to(dtype)
+        return _layout(x, self.layout), weight, _layout(dy, self.layout)
+
+    def wanted(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """y, rstd, dx, dweight, computed in float64 by autograd."""
+        x, weight, dy = (t.double() for t in self.tensors())
+        x.requires_grad_(), weight.requires_grad_()
+        rstd = (x.square().mean(-1) + self.eps).rsqrt()
+        y = x * rstd[:, None] * weight
+        dx, dweight = torch.autograd.grad(y, (x, weight), dy)
+        dtype = DTYPES[self.dtype]
+        return y.detach().to(dtype), rstd.detach().float(), dx.to(dtype), dweight.float()
+
+
+def _drive_norm(rms_norm: Callable[..., Any], count: Any, **case: Any) -> dict[str, Any]:
+    kernels.load()
+    of = Normed(**case)
+    x, weight, _ = of.tensors()
+    with kernels.Memory() as memory, kernels.watch() as seen:
+        counts = count(rms_norm, memory.put(x), memory.put(weight), of.eps)
+    return _normed(counts, memory, seen)
+
+
+def _drive_norm_backward(rms_norm_backward: Callable[..., Any], count: Any, **case: Any) -> dict[str, Any]:
+    kernels.load()
+    of = Normed(**case)
+    x, weight, dy = of.tensors()
+    rstd = (x.float().square().mean(-1) + of.eps).rsqrt()
+    with kernels.Memory() as memory, kernels.watch() as seen:
+        counts = count(rms_norm_backward, memory.put(dy), memory.put(x), memory.put(weight), memory.put(rstd))
+    return _normed(counts, memory, seen)
+
+
+def _normed(counts: Any, memory: kernels.Memory, seen: kernels.Watch) -> dict[str, Any]:
+    two = counts.result if isinstance(counts.result, tuple | list) else [counts.result]
+    values = [memory.get(t) if isinstance(t, Tensor) else t for t in two]
+    return {"values": values, "loads": seen.loads, "stores": seen.stores, "host": _host(counts.by_operator)}
+
+
+def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None:
+    names, wanted = (("dx", "dweight"), case.wanted()[2:]) if backward else (("y", "rstd"), case.wanted()[:2])
+    if len(got["values"]) != 2:
+        return f"returned {len(got['values'])} values, wanted {' and '.join(names)}"
+    for name, value, want in zip(names, got["values"], wanted, strict=True):
+        if not isinstance(value, Tensor) or value.dtype != want.dtype or value.shape != want.shape:
+            is_now = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r}"
+            return f"{name} is {is_now}, wanted {want.dtype} {tuple(want.shape)}"
+        if text := _close(value, want, "float32" if name in ("rstd", "dweight") else case.dtype, name):
+            return text + _outside(got)
+    many = case.rows * case.columns
+    loads, stores = (
+        (4 * many + case.rows, 2 * many + case.columns) if backward else (2 * many, many + case.rows)
+    )
+    for what, moved, budget in (("loaded", got["loads"], loads), ("stored", got["stores"], stores)):
+        if moved > budget:
+            return f"{what} {moved:,} elements; wanted at most {budget:,}"
+    return None
+
+
+def check_rms_norm(*cases: Normed) -> None:
+    verify = each(lambda report: _wrong_norm(report.case, report.value, False), told=True)
+    check.function("rms_norm", cases, drive=_drive_norm, verify=verify, look=_NORM)
+
+
+def check_rms_norm_backward(*cases: Normed) -> None:
+    verify = each(lambda report: _wrong_norm(report.case, report.value, True), told=True)
+    check.function("rms_norm_backward", cases, drive=_drive_norm_backward, verify=verify, look=_NORM)

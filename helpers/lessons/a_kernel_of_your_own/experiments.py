@@ -1,0 +1,279 @@
+"""Lesson 21: launches watched or kept, ways to a softmax by their bytes, tiles by their loads, and the pictures of these."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.patches import Rectangle
+from torch import Tensor
+
+from helpers import compiling, kernels, simulate
+from helpers.kernels import Launch, Moved, Watch
+from helpers.plots import style
+from helpers.plots.picture import Picture, drawn
+from helpers.simulator.devices import device
+from helpers.text.seconds import format_seconds
+from helpers.text.sizes import size_text
+from helpers.text.tables import Table, table
+
+#: where kernels run, or what is shown in their place
+LIVE = "live (CPU)" if kernels.available() else "recorded (CPU with Triton 3.9.0, 2026-11)"
+_KEPT = Path(__file__).with_name("kept.json")
+
+
+# --- launches -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Ran:
+    """What a run of kernels did. error: its type, where it raised; same: whether it gave what was wanted."""
+
+    seen: Watch
+    error: str = ""
+    same: bool = True
+
+
+def ran(name: str, run: Callable[[], Tensor], want: Tensor) -> Ran:
+    """Run it and watch its kernels. Where Triton is not installed, what was kept of the same run under this name."""
+    if not kernels.available():
+        return _read(name)
+    error, same = "", False
+    with kernels.watch() as seen:
+        try:
+            same = bool(torch.allclose(run(), want, rtol=1e-4, atol=1e-5))
+        except Exception as problem:
+            error = type(problem).__name__
+    did = Ran(seen, error, same)
+    _keep(name, asdict(did))
+    return did
+
+
+def _read(name: str) -> Ran:
+    kept = json.loads(_KEPT.read_text("utf-8"))[name]
+    launches = []
+    for one in kept["seen"]["launches"]:
+        ways = {way: {arg: Moved(**moved) for arg, moved in one[way].items()} for way in ("loads", "stores")}
+        launches.append(Launch(one["kernel"], tuple(one["grid"]), **ways))
+    return Ran(Watch(launches), kept["error"], kept["same"])
+
+
+def masked(seen: Watch) -> int:
+    """Lanes of the first argument loaded that a mask switched off."""
+    (launch, *_) = seen.launches
+    moved = next(iter(launch.loads.values()))
+    return moved.lanes - moved.elements
+
+
+def launches(runs: Mapping[str, Ran]) -> Table:
+    """A row for each argument of each launch."""
+    rows = []
+    for name, did in runs.items():
+        for launch in did.seen.launches:
+            for argument in dict.fromkeys([*launch.loads, *launch.stores]):
+                loads, stores = launch.loads.get(argument, Moved()), launch.stores.get(argument, Moved())
+                rows.append(
+                    (name, f"{launch.programs:,}", argument, f"{loads.elements:,}", f"{stores.elements:,}")
+                )
+    return table(
+        rows, ["launch", "programs", "argument", "elements loaded", "elements stored"], evidence=LIVE
+    )
+
+
+@drawn
+def lanes(n: int, block: int) -> Picture:
+    """Which program has which elements of a vector: a row a program, a cell a lane; those behind n are masked."""
+    programs = -(-n // block)
+    title = f"{n} elements, {programs} programs of {block} lanes"
+    note = "In a cell: the element. White: the mask switches the lane off, and it neither loads nor stores."
+    fig, _ = style.figure(0.34 * programs + 0.1, evidence="arithmetic", title=title, note=note)
+    ax = fig.add_subplot()
+    for program in range(programs):
+        for lane in range(block):
+            element = program * block + lane
+            colour = style.SKY if element < n else style.PAPER
+            ax.add_patch(
+                Rectangle(
+                    (lane, program - 0.4), 0.94, 0.8, facecolor=colour, edgecolor=style.MUTED, linewidth=0.6
+                )
+            )
+            ax.text(lane + 0.47, program, str(element), ha="center", va="center", fontsize=7)
+    _bare(ax, block, programs)
+    style.row_names(ax, [f"program {p}" for p in range(programs)])
+    return Picture(fig, "arithmetic", f"{title}: the last {programs * block - n} lanes are masked")
+
+
+def _bare(ax: Any, wide: float, rows: float) -> None:
+    ax.set_xlim(-0.1, wide + 0.1)
+    ax.set_ylim(rows - 0.5, -0.5)
+    ax.grid(False)
+    ax.set_xticks([])
+    for side in ax.spines.values():
+        side.set_visible(False)
+
+
+# --- 2 · ways to a softmax ----------------------------------------------------------------------------------------
+
+
+def by_operators(x: Tensor) -> Tensor:
+    """Softmax as five operators."""
+    top = x.max(-1, keepdim=True).values
+    z = x - top
+    powers = torch.exp(z)
+    return powers / powers.sum(-1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Way:
+    """kernels: launched; bytes: what they read and write of device memory, each number of their inputs and outputs once."""
+
+    kernels: int
+    bytes: float
+
+
+def on_card(fn: Callable[[Tensor], Any], shape: Sequence[int]) -> Way:
+    """What a function's operators launch and move on a simulated H100."""
+    gpu = simulate("H100")
+    with gpu:
+        x = torch.empty(*shape, device=gpu.device)
+        before = len(gpu.kernels)
+        fn(x)
+        gpu.synchronize()
+        run = gpu.kernels[before:]
+        return Way(len(run), float(sum(kernel.bytes for kernel in run)))
+
+
+def loop_nests(fn: Callable[[Tensor], Any], x: Tensor) -> str:
+    """How many kernels and loop nests Inductor writes; words where it cannot."""
+    try:
+        made = compiling.kernels(fn, x)
+    except compiling.CannotCompile:
+        return "no C++ compiler here"
+    return f"{made.count} kernel, {made.loops} loop nest"
+
+
+def ways(rows: Mapping[str, Way], elements: int, first: str = "softmax") -> Table:
+    """A row for each way: kernels, bytes, and the time that the card's memory takes for them at least."""
+    card = device("H100")
+    lines = [
+        (
+            name,
+            str(way.kernels),
+            f"{way.bytes / (4 * elements):.2f}",
+            size_text(way.bytes),
+            format_seconds(way.bytes / card.memory_bytes_per_s),
+        )
+        for name, way in rows.items()
+    ]
+    columns = [first, "kernels", "moves, × x", "bytes moved", "at least, on an H100"]
+    caption = f"at least: bytes ÷ {card.memory_bytes_per_s / 1e12:.2f} TB/s, the card's data sheet"
+    return table(lines, columns, evidence="simulated (H100)", caption=caption)
+
+
+# --- 3 · tiles ----------------------------------------------------------------------------------------------------
+
+
+def tile_loads(m: int, k: int, n: int, rows: int, columns: int) -> int:
+    """Elements that a tiled product loads: a once for each column of tiles, b once for each row of tiles."""
+    return m * k * -(-n // columns) + k * n * -(-m // rows)
+
+
+@drawn
+def reuse(n: int, tiles: Sequence[int]) -> Picture:
+    """Loads of an n × n product against the tile's side, and FLOPs for each byte loaded."""
+    card = device("H100")
+    balance = card.peak_flops["fp16"] / card.memory_bytes_per_s
+    loads = [tile_loads(n, n, n, t, t) for t in tiles]
+    per_byte = [2 * n**3 / (2 * many) for many in loads]
+    title = f"A product of {n:,} × {n:,} in float16: a larger tile reads less"
+    note = f"Line: where an H100's memory and its Tensor Cores would take equally long ({balance:.0f} FLOPs for each byte)."
+    fig, _ = style.figure(2.5, evidence="arithmetic", title=title, note=note)
+    left, right = fig.subplots(1, 2)
+    names = [str(t) for t in tiles]
+    for ax, values, what in (
+        (left, [v / 1e9 for v in loads], "10⁹ elements loaded"),
+        (right, per_byte, "FLOPs for each byte loaded"),
+    ):
+        ax.bar(names, values, color=style.BLUE, width=0.65)
+        ax.set_yscale("log")
+        ax.set_ylim(min(values) / 2, max(values) * 3)
+        ax.set_xlabel("rows and columns of a tile")
+        ax.set_title(what)
+        ax.grid(axis="x", visible=False)
+        for i, value in enumerate(values):
+            ax.text(i, value * 1.12, f"{value:.3g}", ha="center", va="bottom", fontsize=style.SMALL)
+    right.axhline(balance, color=style.VERMILLION, linewidth=1.5)
+    right.set_ylim(top=max(balance, *per_byte) * 3)
+    return Picture(fig, "arithmetic", f"{title}: loads fall from {loads[0]:,} to {loads[-1]:,}")
+
+
+# --- 4 · an operator ----------------------------------------------------------------------------------------------
+
+
+def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
+    """What torch.compile(fn, fullgraph=True) makes of it, forward and, where an argument wants a gradient, backward.
+
+    "one graph", "a break" or "an error". Kept where Triton is not installed.
+    """
+    if not kernels.available():
+        return str(json.loads(_KEPT.read_text("utf-8"))[name])
+    try:
+        with quiet(), compiling.watch("aot_eager") as w:
+            result = torch.compile(fn, fullgraph=True)(*args)
+            if any(arg.requires_grad for arg in args):
+                result.sum().backward()
+        made = "a break" if w.counts()["graph_breaks"] else "one graph"
+    except Exception:
+        made = "an error"
+    _keep(name, made)
+    return made
+
+
+def checked(uses: Mapping[str, tuple[Any, ...]]) -> Table:
+    """What torch.library.opcheck says of an operator on inputs; kept where Triton is not installed."""
+    rows = []
+    for name, (op, *args) in uses.items():
+        if not kernels.available():
+            said = json.loads(_KEPT.read_text("utf-8"))[f"opcheck {name}"]
+        else:
+            with quiet():
+                told = torch.library.opcheck(op, tuple(args), raise_exception=False)
+            said = {
+                test: "right" if str(result) == "SUCCESS" else "not right" for test, result in told.items()
+            }
+            _keep(f"opcheck {name}", said)
+        rows.append((name, *said.values()))
+    columns = [test.removeprefix("test_").replace("_", " ") for test in said]
+    return table(rows, ["the inputs lie", *columns], evidence=LIVE)
+
+
+def _keep(name: str, what: Any) -> None:
+    """Write it down for where Triton is not installed, when the maintainer asks for that (COURSE_KEEPS_RUNS=1)."""
+    if os.environ.get("COURSE_KEEPS_RUNS"):
+        kept = json.loads(_KEPT.read_text("utf-8")) if _KEPT.exists() else {}
+        _KEPT.write_text(json.dumps(kept | {name: what}, indent=1, sort_keys=True) + "\n", "utf-8")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what is printed, warned of and logged inside."""
+    logging.disable(logging.ERROR)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)

@@ -1,0 +1,778 @@
+# %% [markdown]
+# # 21 · A kernel of your own
+#
+# ## When is no operator the right one?
+#
+# PyTorch has some hundred operators, and `torch.compile` joins many of them into one kernel (lesson 11). Sometimes neither
+# is enough: the operators move each number many times, and the compiler keeps your formula as it stands. Then you can write
+# the kernel yourself, in Python, with [Triton](https://triton-lang.org/main/index.html). In this lesson you write kernels,
+# count what they load and store, and make one of them an operator that works with autograd and with `torch.compile`.
+#
+# Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results.
+# The course counts each element that goes through a pointer. These counts are the same on a GPU.
+#
+# **Time** 60 min, three exercises among them; *Further*: 45 min. **Before this** lessons 01, 02 and 11 (strides, autograd,
+# torch.compile).
+#
+# **Afterwards you can**
+# - write a kernel from programs, blocks and masks, for any shape and any strides;
+# - say how many bytes a kernel has to move, and count how many it moves;
+# - make a kernel an operator of PyTorch, with a gradient, that compiles with the rest.
+#
+# The exercises need Triton, 1 GB on disk: `make lab EXTRAS=kernels` installs it. Without Triton you can read the lesson: it
+# then shows runs that were kept.
+
+# %% setup
+import torch
+import torch.nn.functional as F
+
+from helpers import kernels, lesson
+from helpers.lessons.a_kernel_of_your_own import experiments
+from helpers.lessons.a_kernel_of_your_own.explorer import traffic_explorer
+
+# in a script of your own: import triton; import triton.language as tl
+triton, tl = kernels.load()
+torch.set_num_threads(1)
+lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
+
+# %% [markdown]
+# ## 1 · Programs, blocks, masks
+#
+# You write what **one program** does. A **launch** starts many programs, and each of them has a number,
+# [`tl.program_id`](https://triton-lang.org/main/python-api/generated/triton.language.program_id.html). A program works on
+# **blocks**: small arrays whose sides are powers of two, known before the run (`tl.constexpr`). It has no tensors. It gets
+# **pointers**, the address of a tensor's first element, and computes addresses: `x + 5` is the sixth element.
+#
+# - [`tl.load(addresses, mask=…, other=…)`](https://triton-lang.org/main/python-api/generated/triton.language.load.html)
+#   brings a block from memory. Where the **mask** is false nothing is read, and the block holds `other`.
+# - [`tl.store(addresses, values, mask=…)`](https://triton-lang.org/main/python-api/generated/triton.language.store.html)
+#   writes a block. Where the mask is false nothing is written.
+# - What stands between is arithmetic on blocks. A place in a block is called a **lane**.
+#
+# This kernel adds two vectors. `add_kernel[(programs,)](…)` launches it:
+
+
+# %% experiment
+@triton.jit
+def add_kernel(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)  # the elements of this program
+    mask = at < n
+    total = tl.load(x + at, mask=mask) + tl.load(y + at, mask=mask)
+    tl.store(out + at, total, mask=mask)
+
+
+@triton.jit
+def add_kernel_without_mask(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at) + tl.load(y + at))
+
+
+def add(x, y, kernel=add_kernel, BLOCK=32):
+    out = torch.empty_like(x)
+    kernel[(-(-x.numel() // BLOCK),)](x, y, out, x.numel(), BLOCK=BLOCK)
+    return out
+
+
+# %% [markdown]
+# x and y have 100 elements each, and a block has 32. How many programs does it take? How many lanes of `x` does the mask
+# switch off? And what happens here without the mask?
+
+# %% experiment
+you = lesson.predict(
+    {"programs": ..., "elements of x loaded": ..., "lanes masked": ..., "without the mask": ...},
+    choices={
+        "programs": [3, 4, 100],
+        "elements of x loaded": [96, 100, 128],
+        "lanes masked": [0, 4, 28],
+        "without the mask": ["the same result", "a wrong result", "an error"],
+    },
+)
+
+# %% experiment
+x, y = torch.arange(100.0), torch.ones(100)
+added = experiments.ran("add", lambda: add(x, y), want=x + y)
+without = experiments.ran("add without a mask", lambda: add(x, y, add_kernel_without_mask), want=x + y)
+measured = {
+    "programs": added.seen.programs,
+    "elements of x loaded": added.seen.launches[0].loads["x"].elements,
+}
+measured |= {
+    "lanes masked": experiments.masked(added.seen),
+    "without the mask": "an error" if without.error else "the same",
+}
+you.against(
+    measured, experiments.launches({"add": added}), experiments.lanes(100, 32), evidence=experiments.LIVE
+)
+
+# %% [markdown]
+# Programs are whole blocks, so the last one hangs over the end. The mask cuts off what hangs over.
+#
+# Here the course looks at each address: a load outside of the tensors that the kernel was given raises `OutOfBounds`. **A GPU
+# does not look.** There such a load brings whatever lies behind the tensor, and such a store overwrites it, often without an
+# error. So write the mask first.
+#
+# The kernel takes for granted that elements lie side by side. Another layout (lesson 01) needs its strides: element `[i, j]`
+# of x lies at `x + i * x.stride(0) + j * x.stride(1)`. A tensor's strides come in as arguments.
+#
+# > **Rule.** A kernel is: which elements are mine, a mask, loads, arithmetic, stores.
+# > *Where it stops:* programs of one launch run in any order and at the same time. What one program needs from another takes a
+# > second launch, or an atomic operation.
+#
+# ## 2 · What a kernel costs
+#
+# Between load and store a block lies on the chip, where arithmetic is nearly free. What takes time is the way to device memory
+# and back. So the cost of most kernels is **the elements they load and store**.
+#
+# Softmax of each row is five operators: the largest number, a difference, `exp`, a sum, a quotient. One kernel must read x
+# once and write the result once: it moves 2 × the bytes of x. How many times x's bytes do the others move?
+
+# %% experiment
+you = lesson.predict(
+    {"five operators": ..., "F.softmax": ..., "Inductor writes, for the CPU": ...},
+    choices={
+        "five operators": ["2 ×", "5 ×", "8 ×"],
+        "F.softmax": ["2 ×", "5 ×", "8 ×"],
+        "Inductor writes, for the CPU": ["1 kernel", "2 kernels", "5 kernels"],
+    },
+)
+
+# %% experiment
+shape = (2048, 1024)
+rows = {
+    "five operators": experiments.on_card(experiments.by_operators, shape),
+    "F.softmax": experiments.on_card(lambda x: F.softmax(x, -1), shape),
+}
+times = {name: f"{way.bytes / (4 * 2048 * 1024):.0f} ×" for name, way in rows.items()}
+rows["one kernel that reads once"] = experiments.Way(1, 2 * 4 * 2048 * 1024)
+written = experiments.loop_nests(experiments.by_operators, torch.ones(64, 64))
+lesson.keep(saved=rows["five operators"].bytes / rows["F.softmax"].bytes, nests=written)
+times["Inductor writes, for the CPU"] = written.partition(",")[0]
+you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H100) · live (CPU)")
+
+# %% [markdown]
+# The five operators move {{saved:.0f}} times as much as one kernel. This is what fusion saves, and **the compiler does it for
+# you**: Inductor writes {{nests}} for the five operators. So first look for an operator, then compile, and write a kernel
+# only where both leave something. Inductor fuses what you wrote; it does not find another algorithm. By hand you can
+#
+# - change the **algorithm**: attention in blocks, with a running maximum, never writes the scores (*Further* has its core);
+# - keep a value on the chip that two reductions share, or that the backward pass wants;
+# - read a **format** that no operator knows: packed bits, blocks that are left out, several tensors in one launch.
+#
+# **Exercise 21.1 — softmax, read once** (★★, 15 min)
+#
+# Write a softmax over the rows of a matrix, by a kernel alone. The test hands you an x whose numbers **only kernels can
+# read**: an operator of PyTorch finds NaN in it. `torch.empty` for the result is fine. What Triton's compiler does not know
+# (lists, NumPy, names from outside) the test refuses in a kernel.
+#
+# <details><summary>Hint 1</summary>One program for each row. The block is the smallest power of two that holds a row:
+# <code>triton.next_power_of_2(columns)</code>. The masked lanes take part in the maximum and in the sum: which
+# <code>other</code> changes neither?</details>
+#
+# <details><summary>Hint 2</summary><code>tl.max(block, 0)</code> and <code>tl.sum(block, 0)</code> reduce a block.
+# <code>block.to(tl.float32)</code> converts one; <code>tl.exp</code> wants it so. <code>tl.store</code> converts to the type
+# of the pointer. Subtract the maximum before <code>tl.exp</code>, or large numbers overflow.</details>
+#
+# <details><summary>The idea</summary>Load <code>x + row * row_step + at * column_step</code> with
+# <code>other=-float("inf")</code>, subtract the maximum, <code>exp</code>, divide by the sum, store at
+# <code>out + row * columns + at</code>. Everything between the load and the store is on the chip.</details>
+
+
+# %% exercise="softmax"
+@triton.jit
+def softmax_kernel(x, out, row_step, column_step, columns, BLOCK: tl.constexpr):
+    """Program i: row i. x, out: pointers; row_step, column_step: x's strides. Change the arguments as you like."""
+    ### BEGIN SOLUTION
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    mask = at < columns
+    numbers = tl.load(x + row * row_step + at * column_step, mask=mask, other=-float("inf")).to(tl.float32)
+    powers = tl.exp(numbers - tl.max(numbers, 0))
+    tl.store(out + row * columns + at, powers / tl.sum(powers, 0), mask=mask)
+    ### END SOLUTION
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """x.softmax(-1), by kernels alone, in the dtype of x.
+
+    x: (rows, columns), both at least 1, columns at most 4,096; float32, float16 or bfloat16, any strides and offset, all
+    numbers finite. Returns (rows, columns), contiguous. The sum is taken in float32.
+    Budget: rows · columns elements loaded, and as many stored.
+    """
+    ### BEGIN SOLUTION
+    rows, columns = x.shape
+    out = torch.empty(rows, columns, dtype=x.dtype)
+    softmax_kernel[(rows,)](x, out, *x.stride(), columns, BLOCK=triton.next_power_of_2(columns))
+    return out
+    ### END SOLUTION
+
+
+# %% test="softmax" points=1
+from helpers.lessons.a_kernel_of_your_own.exercises import Rows, check_softmax
+
+check_softmax(Rows(4, 8), Rows(3, 33), Rows(3, 20, layout="columns"), Rows(2, 48, "float16"))
+
+# %% hidden="softmax" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.a_kernel_of_your_own.exercises import Rows, check_softmax
+
+check_softmax(
+    Rows(1, 1), Rows(5, 1), Rows(1, 777), Rows(7, 65, layout="sliced"), Rows(6, 31, layout="every second")
+)
+check_softmax(
+    Rows(4, 10, layout="one row"), Rows(5, 100, shift=300.0), Rows(5, 100, shift=-300.0, scale=40.0)
+)
+check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "columns"), Rows(2, 4096))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 3 · Reuse
+#
+# A softmax uses each number once: one load is the least, and the kernel is bound by memory. A matrix product c = a @ b is
+# different: each element of a meets n elements of b. Whether it is *loaded* n times depends on you. The first kernel of this
+# kind that one writes gives each element of c a program of its own:
+
+
+# %% experiment
+@triton.jit
+def dot_kernel(a, b, c, k, n, BLOCK: tl.constexpr):
+    i, j, at = tl.program_id(0), tl.program_id(1), tl.arange(0, BLOCK)
+    row = tl.load(a + i * k + at, mask=at < k, other=0.0)
+    column = tl.load(b + at * n + j, mask=at < k, other=0.0)
+    tl.store(c + i * n + j, tl.sum(row * column, 0))
+
+
+def product_by_dots(a, b):
+    c = torch.empty(len(a), b.shape[1])
+    dot_kernel[(len(a), b.shape[1])](
+        a, b, c, a.shape[1], b.shape[1], BLOCK=triton.next_power_of_2(a.shape[1])
+    )
+    return c
+
+
+# %% [markdown]
+# Take a (12, 20) and b (20, 8): 240 and 160 elements. How often does it load each element of a, and of b? A **tile** is a
+# block of c that one program computes. How often would programs with tiles of 4 × 4 load them?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "each of a, by dots": ...,
+        "each of b, by dots": ...,
+        "each of a, tiles of 4 × 4": ...,
+        "each of b, tiles of 4 × 4": ...,
+    },
+    choices=[1, 2, 3, 8, 12],
+)
+
+# %% experiment
+a, b = torch.arange(240.0).view(12, 20) / 100, torch.arange(160.0).view(20, 8) / 100
+dots = experiments.ran("dots", lambda: product_by_dots(a, b), want=a @ b)
+loaded = {name: moved.elements for name, moved in dots.seen.launches[0].loads.items()}
+measured = {"each of a, by dots": loaded["a"] // 240, "each of b, by dots": loaded["b"] // 160}
+measured |= {"each of a, tiles of 4 × 4": 8 // 4, "each of b, tiles of 4 × 4": 12 // 4}
+you.against(
+    measured, experiments.launches({"product_by_dots": dots}), evidence=experiments.LIVE, what="loads"
+)
+
+# %% [markdown]
+# By dots each element of a is loaded once for each of the 8 **columns of c**, and each of b once for each of the 12 rows. A
+# program with a tile loads a band of a and a band of b, and uses each loaded element for a whole row or column of its tile. So
+# an element of a is loaded once for each column *of tiles*:
+#
+# $$\text{loads} = m \cdot k \cdot \lceil n / \text{columns} \rceil + k \cdot n \cdot \lceil m / \text{rows} \rceil$$
+#
+# **Move it.** (1) Make the tile 64 rows high and 1 column wide, then 8 × 8. Which loads less, and why? (2) At which tiles is
+# nothing masked?
+#
+# <details><summary>Answers</summary>(1) 8 × 8, although both tiles have 64 elements: a is loaded once for each column of
+# tiles, and there are many more columns of tiles when they are thin. Of tiles with as many elements the square one loads
+# least. (2) Where the tile's sides divide m and n.</details>
+
+# %% experiment
+traffic_explorer()
+
+# %% [markdown]
+# And a large product, with the tiles that a GPU uses:
+
+# %% experiment
+tiles = (16, 32, 64, 128, 256)
+lesson.keep(per_byte=2 * 4096**3 / (2 * experiments.tile_loads(4096, 4096, 4096, 128, 128)))
+experiments.reuse(4096, tiles)
+
+# %% [markdown]
+# Twice the tile, half the loads. With tiles of 128 a loaded byte is used for {{per_byte:.0f}} FLOPs. The line says how many
+# the card needs if every load goes to device memory. The rest is the **cache's** work: programs that run at the same time load
+# the same bands, and find them there. A tile cannot grow for ever: it lies in registers, and they are few.
+#
+# **Exercise 21.2 — a product in tiles** (★★, 14 min)
+#
+# Write the tiled product. A program goes along k in steps of `inner`, and adds to a block of sums, which it stores at the end.
+#
+# <details><summary>Hint 1</summary>A two-dimensional launch, <code>kernel[(down, across)]</code>. A block of addresses is made
+# of a column and a row: <code>a + i[:, None] * a_row + q[None, :] * a_column</code>, with <code>i</code> the rows of the tile
+# and <code>q</code> the present steps along k.</details>
+#
+# <details><summary>Hint 2</summary>Each load has a mask for both of its sides, and <code>other=0.0</code>, so that what hangs
+# over along k adds nothing. <code>sums = tl.dot(x, y, sums, input_precision="ieee")</code> multiplies two blocks and adds; <code>sums</code>
+# begins as <code>tl.zeros((ROWS, COLUMNS), tl.float32)</code>.</details>
+#
+# <details><summary>The idea</summary><code>for start in range(0, k, INNER):</code> load the two blocks, <code>tl.dot</code>.
+# After the loop one store, with a mask for rows and columns. The arguments are the three pointers, m, k, n, four strides and
+# three <code>tl.constexpr</code>.</details>
+
+
+# %% exercise="matmul"
+@triton.jit
+def matmul_kernel(
+    a, b, c, m, k, n, a_row, a_column, b_row, b_column, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr
+):  # fmt: skip
+    """Program (i, j): the tile of c in the i-th row and the j-th column of tiles. Change the arguments as you like."""
+    ### BEGIN SOLUTION
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    sums = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, k, INNER):
+        q = start + tl.arange(0, INNER)
+        left, above = q[None, :], q[:, None]
+        x = tl.load(a + i * a_row + left * a_column, mask=(i < m) & (left < k), other=0.0)
+        y = tl.load(b + above * b_row + j * b_column, mask=(above < k) & (j < n), other=0.0)
+        sums = tl.dot(x, y, sums, input_precision="ieee")
+    tl.store(c + i * n + j, sums, mask=(i < m) & (j < n))
+    ### END SOLUTION
+
+
+def matmul(
+    a: torch.Tensor, b: torch.Tensor, rows: int = 16, columns: int = 16, inner: int = 16
+) -> torch.Tensor:
+    """a @ b by one launch of programs that compute a tile of (rows, columns) each, in steps of `inner` along k.
+
+    a: (m, k), b: (k, n), one dtype, float32 or float16, any strides; m, k, n at least 1; rows, columns, inner: powers of two,
+    16 to 64. Returns (m, n), contiguous, in their dtype; the sums are taken in float32.
+    Budget: m·k·⌈n / columns⌉ + k·n·⌈m / rows⌉ elements loaded, and m·n stored.
+    """
+    ### BEGIN SOLUTION
+    (m, k), n = a.shape, b.shape[1]
+    c = torch.empty(m, n, dtype=a.dtype)
+    grid = (triton.cdiv(m, rows), triton.cdiv(n, columns))
+    matmul_kernel[grid](a, b, c, m, k, n, *a.stride(), *b.stride(), ROWS=rows, COLUMNS=columns, INNER=inner)
+    return c
+    ### END SOLUTION
+
+
+# %% test="matmul" points=1
+from helpers.lessons.a_kernel_of_your_own.exercises import Product, check_matmul
+
+check_matmul(Product(16, 16, 16), Product(32, 48, 16, columns=16, inner=32), Product(20, 18, 33))
+
+# %% hidden="matmul" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.a_kernel_of_your_own.exercises import Product, check_matmul
+
+check_matmul(
+    Product(1, 1, 1),
+    Product(5, 70, 3),
+    Product(33, 17, 40, rows=32, columns=16),
+    Product(17, 5, 65, 16, 64, 16),
+)
+check_matmul(
+    Product(20, 33, 18, a_lies="columns"), Product(18, 20, 17, b_lies="sliced", a_lies="every second")
+)
+check_matmul(
+    Product(3, 800, 5, inner=64, dtype="float16", shift=1.0), Product(40, 24, 24, 16, 32, 16, "float16")
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · An operator of PyTorch
+#
+# A function that launches a kernel is no operator. Autograd does not know its gradient, and `torch.compile` cannot put it into a
+# graph. (On a GPU, Dynamo knows `@triton.jit` kernels. It does not know the interpreter, nor kernels of other languages.)
+# [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator. PyTorch takes it as a
+# closed box with three signs on it:
+#
+# - a **schema**: which tensors come in, which are changed (`mutates_args`), which go out;
+# - a **fake**: the shape, strides and dtype of the result, from those of the inputs, without a number. The compiler runs this
+#   one while it captures;
+# - a **gradient** (`register_autograd`): what to keep for backward, and what backward does. Backward is captured too: the
+#   kernel that it launches has to be an operator as well.
+#
+# `add` from section 1 in four forms, under `torch.compile(fullgraph=True)`. What does each give: one graph, a graph break, or an
+# error?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "add, as it is": ...,
+        "an operator": ...,
+        "an operator with a fake": ...,
+        "… and x wants a gradient": ...,
+    },
+    choices=["one graph", "a break", "an error"],
+)
+
+
+# %% experiment
+def made(name, fake):
+    @torch.library.custom_op(name, mutates_args=())
+    def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return add(x, y)
+
+    if fake:
+        added.register_fake(lambda x, y: torch.empty_like(x))
+    return added
+
+
+bare, faked = made("lesson21::add_bare", fake=False), made("lesson21::add", fake=True)
+forms = {"add, as it is": add, "an operator": bare, "an operator with a fake": faked}
+forms = {name: experiments.compiled(name, lambda x, y: form(x * 2, y), x, y) for name, form in forms.items()}
+trained = x.clone().requires_grad_()
+last = experiments.compiled("with a gradient", lambda x, y: faked(x * 2, y), trained, y)
+you.against(forms | {"… and x wants a gradient": last}, evidence=experiments.LIVE)
+
+# %% [markdown]
+# Only the operator with a fake is in one graph with the rest, and only where no gradient is wanted. The gradient of x + y is
+# the gradient that comes in, for both:
+#
+# ```python
+# added.register_autograd(lambda ctx, grad: (grad, grad))
+# ```
+#
+# (`add` as it is breaks the graph although `fullgraph=True` stands there. In torch 2.13 this break raises no error, and the
+# result has no gradient. So look at the counts.)
+#
+# [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on your inputs and compares it
+# with its signs. Here is a sigmoid that takes any strides, and always gives a contiguous result. Its fake says something else:
+
+# %% experiment
+from helpers.lessons.a_kernel_of_your_own.given import forward
+
+
+@torch.library.custom_op("lesson21::sigmoid", mutates_args=())
+def sigmoid(x: torch.Tensor) -> torch.Tensor:
+    return forward(x)
+
+
+sigmoid.register_fake(lambda x: torch.empty_like(x))
+matrix = torch.arange(6.0).view(2, 3)
+experiments.checked({"row by row": (sigmoid, matrix), "column by column": (sigmoid, matrix.t())})
+
+# %% [markdown]
+# `torch.empty_like` keeps the order of x's strides; the kernel's result has another. On a matrix that lies row by row the two agree. So
+# give opcheck inputs of several layouts. It says nothing about the *values* of a gradient: for these compare with PyTorch's own
+# operators, or use
+# [`torch.autograd.gradcheck`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html).
+#
+# > **Rule.** One operator for the kernel, one for its backward, a fake for each, and opcheck on inputs of several layouts.
+# > *Where it stops:* the box is closed for the compiler too. It fuses nothing into it: what stands before and after your kernel
+# > is read and written again.
+#
+# **Exercise 21.3 — an operator with a gradient** (★★★, 12 min)
+#
+# `forward(x)` and `backward(dy, y)` launch a kernel each: a sigmoid, and the gradient of x from that of y and from y. The test
+# hands you both. Make them an operator that trains, plain and compiled. Your answer never looks into the two functions.
+#
+# <details><summary>Hint 1</summary>Two operators: <code>custom_op(name, mutates_args=())</code> and one more for
+# <code>backward</code>, under another name such as <code>name + "_backward"</code>. The functions that they are made from need type hints
+# (<code>x: torch.Tensor</code>, <code>-> torch.Tensor</code>).</details>
+#
+# <details><summary>Hint 2</summary>The results are contiguous, whatever the strides of x:
+# <code>x.new_empty(x.shape)</code> is so too. <code>setup_context(ctx, inputs, output)</code> keeps what backward needs:
+# here the output, and not x.</details>
+#
+# <details><summary>The idea</summary>Decorate, <code>register_fake</code> on both, then on the first
+# <code>register_autograd(lambda ctx, dy: second(dy, *ctx.saved_tensors), setup_context=…)</code> with
+# <code>ctx.save_for_backward(output)</code>.</details>
+
+
+# %% exercise="operator"
+def operator(name, forward, backward):
+    """An operator of PyTorch, called `name` ("space::word"), that computes forward(x), with a gradient.
+
+    forward: x (rows, columns), any strides → y, contiguous, shape and dtype of x. backward: (dy, y) → the gradient of x,
+    contiguous; dy may have any strides, 0 among them. Both launch one kernel.
+    Returns the operator, as torch.library.custom_op makes it: it gives y, with or without a gradient, is in one graph under
+    torch.compile(fullgraph=True), and is right by torch.library.opcheck. Forward and backward launch once each. Kept for backward: y alone.
+    """
+    ### BEGIN SOLUTION
+
+    @torch.library.custom_op(name, mutates_args=())
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return forward(x)
+
+    @torch.library.custom_op(name + "_backward", mutates_args=())
+    def second(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return backward(dy, y)
+
+    def keep(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    first.register_fake(lambda x: x.new_empty(x.shape))
+    second.register_fake(lambda dy, y: y.new_empty(y.shape))
+    first.register_autograd(lambda ctx, dy: second(dy, *ctx.saved_tensors), setup_context=keep)
+    return first
+    ### END SOLUTION
+
+
+# %% test="operator" points=1
+from helpers.lessons.a_kernel_of_your_own.exercises import Used, check_operator
+
+check_operator(Used(4, 6))
+
+# %% hidden="operator" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.a_kernel_of_your_own.exercises import Used, check_operator
+
+check_operator(Used(3, 5, layout="columns"), Used(2, 7, "float16", "sliced", twice=True))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## The running example
+#
+# The script's GELU is written out by its formula. What would a kernel of your own buy there? A launch has to read x and
+# write the result, and no less. So count first what the script moves, on the simulated card:
+
+# %% experiment
+from helpers.running_example import plain as plain_script
+
+wide = (8 * 128, 4 * 256)
+gelu = {
+    "the script's formula": experiments.on_card(plain_script.activation, wide),
+    "F.gelu": experiments.on_card(lambda x: F.gelu(x, approximate="tanh"), wide),
+    "one kernel that reads once": experiments.Way(1, 2.0 * 4 * wide[0] * wide[1]),
+}
+lesson.keep(
+    gelu_kernels=gelu["the script's formula"].kernels,
+    gelu_times=gelu["the script's formula"].bytes / gelu["F.gelu"].bytes,
+)
+experiments.ways(gelu, wide[0] * wide[1], first="GELU")
+
+# %% [markdown]
+# The formula launches {{gelu_kernels}} kernels and moves {{gelu_times:.0f}} times as much as need be. A kernel of your own
+# would end that. But `F.gelu` ends it too, and lesson 02 put it there: **no kernel of your own can move less than the operator that is
+# there already**. So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator,
+# the compiler, a kernel.
+#
+# ## Your own script
+#
+# Where would a kernel pay? Where operators that do little arithmetic follow one another and move much. The profiler lists
+# operators with the shapes of their inputs. Look first at element-wise operators and reductions with large inputs and many
+# calls. (Under `torch.compile`, look at what is left outside of the generated kernels.)
+#
+# ```python
+# from torch.profiler import ProfilerActivity, profile
+#
+# batch = next(iter(loader))
+# step(batch)  # warm-up
+# with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+#     step(batch)
+# for event in prof.key_averages(group_by_input_shape=True):
+#     sizes = [shape for shape in event.input_shapes if shape]
+#     elements = sum(torch.Size(shape).numel() for shape in sizes if all(isinstance(n, int) for n in shape))
+#     if event.key.startswith("aten::") and elements > 1000:
+#         print(f"{event.key:32} {event.count:3} × {elements:8,} elements in, {sizes}")
+# ```
+#
+# Then, in this order: is there one operator for the row of them (`F.rms_norm`, `F.scaled_dot_product_attention`,
+# `F.cross_entropy`)? Does `torch.compile` join them? If not, write the kernel, count its loads in the interpreter
+# (`TRITON_INTERPRET=1 python train.py` runs all kernels there), and then time it on the GPU.
+#
+# ## Sources on trial
+
+# %% experiment
+from helpers.lessons.a_kernel_of_your_own import claims
+
+lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · arithmetic")
+
+# %% [markdown]
+# The first source is an older text of Triton's tutorial. Its operators move less than it says, and the conclusion
+# stands. In the second one the order of programs changes nothing in what they *load*. It changes how much of it is
+# still in the cache.
+#
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | First an operator, then the compiler, then a kernel. | The algorithm itself has to change, or a format is nobody's. |
+# | Count elements loaded and stored; the least is every input once, every output once. | Products of matrices: there the arithmetic takes the time, if tiles are large enough. |
+# | A mask at each load and store, `other` neutral for what follows. | Sides that divide by the block. Then a mask costs little, and is still right. |
+# | Sums in float32. | Integers, and a few numbers only. |
+# | A custom operator for kernel and backward, a fake for each, opcheck. | On a GPU the compiler sees `@triton.jit` kernels itself, and [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) leaves them visible. |
+# | The interpreter says whether a kernel is right, and what it moves. | It says nothing about time, registers, or what happens when programs run at once. |
+#
+# **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
+# [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for
+# softmax*, 2018](https://arxiv.org/abs/1805.02867).
+
+# %% [markdown]
+# ## Further
+#
+# ### A row longer than a block (10 min)
+#
+# Exercise 21.1 holds a whole row on the chip. A longer row comes in blocks, and the maximum of all is known only at the end.
+# Three passes (maximum, sum, result) load the row three times. **Two are enough**: keep a running maximum, and a running
+# sum of `exp(number − maximum)`. When the maximum grows from `old` to `new`, the sum so far is multiplied by
+# `exp(old − new)`. How often is each element loaded?
+
+# %% experiment
+you = lesson.predict({"three passes": ..., "a running maximum and sum": ...}, choices=[1, 2, 3])
+
+
+# %% experiment
+@triton.jit
+def online_kernel(x, out, n, BLOCK: tl.constexpr):
+    x, out, at = x + tl.program_id(0) * n, out + tl.program_id(0) * n, tl.arange(0, BLOCK)
+    top, total = -float("inf"), 0.0
+    for start in range(0, n, BLOCK):
+        block = tl.load(x + start + at, mask=start + at < n, other=-float("inf"))
+        new = tl.maximum(top, tl.max(block, 0))
+        total = total * tl.exp(top - new) + tl.sum(tl.exp(block - new), 0)
+        top = new
+    for start in range(0, n, BLOCK):
+        block = tl.load(x + start + at, mask=start + at < n)
+        tl.store(out + start + at, tl.exp(block - top) / total, mask=start + at < n)
+
+
+def online(x):
+    out = torch.empty_like(x)
+    online_kernel[(len(x),)](x, out, x.shape[1], BLOCK=64)
+    return out
+
+
+long = torch.linspace(-3, 3, 600).view(2, 300)
+two = experiments.ran("online", lambda: online(long), want=long.softmax(-1))
+measured = {"three passes": 3, "a running maximum and sum": two.seen.loads // long.numel()}
+you.against(
+    measured, experiments.launches({"online": two}), evidence=experiments.LIVE, what="loads of each element"
+)
+
+# %% [markdown]
+# Attention in blocks (lesson 19) goes one step further: what it wants is a *sum* weighted by these numbers. A running sum can
+# be mended like `total`, so the second pass falls away, and the scores are never stored.
+#
+# The running sum must be in float32. In float16 it stops growing when what is added is less than half the distance to the next
+# number:
+
+# %% experiment
+running = {"float16": torch.zeros((), dtype=torch.float16), "float32": torch.zeros(())}
+for name, total in running.items():
+    for _ in range(3000):
+        total += 1
+    print(f"3,000 ones, added one by one in {name}: {total.item():,.0f}")
+lesson.keep(stops_at=running["float16"].item())
+
+# %% [markdown]
+# At {{stops_at:,.0f}} the next float16 is 2 away (lesson 10). Blocks help by the way: a sum of block sums adds numbers of like
+# size.
+#
+# ### A norm with its backward (35 min)
+#
+# RMSNorm divides each row by the root of its mean square, and multiplies by a weight for each column:
+#
+# $$y = x \cdot r \cdot w \qquad r = \frac{1}{\sqrt{\text{mean}(x^2) + \epsilon}}$$
+#
+# The backward pass needs r again. One number a row is cheap to keep. With the gradient $g$ of y:
+#
+# $$dx = r \left( w g - x \, r^2 \, \text{mean}(w g x) \right) \qquad dw = \sum_{\text{rows}} g \, x \, r$$
+#
+# dx is a matter of one row. dw is a sum **over rows**, so over programs. Three ways: every program adds its row to dw by
+# [`tl.atomic_add`](https://triton-lang.org/main/python-api/generated/triton.language.atomic_add.html), which loads and stores;
+# every program writes its part, and a second launch adds them up; a few programs take many rows each, and keep their part on
+# the chip.
+#
+# **Exercise 21.4 — RMSNorm, forward and backward** (★★★, 35 min)
+#
+# Write both passes. As in 21.1 only kernels can read the numbers; `torch.zeros` is fine where you add atomically.
+#
+# <details><summary>Hint 1</summary>Masked lanes as 0 add nothing to the mean square, but divide by the number of columns, not of
+# lanes.</details>
+#
+# <details><summary>Hint 2</summary>In backward load dy, x and the weight of the row, and <code>r = tl.load(rstd + row)</code>.
+# Both results are made from these on the chip.</details>
+#
+# <details><summary>The idea</summary><code>wg = w * g</code>; <code>dx = r * (wg - v * r * r * tl.sum(wg * v, 0) / columns)</code>;
+# <code>tl.atomic_add(dweight + at, g * v * r, mask=mask)</code> into a <code>torch.zeros(columns)</code> of float32.</details>
+
+
+# %% exercise="rms_norm"
+@triton.jit
+def norm_kernel(x, weight, y, rstd, row_step, column_step, columns, eps, BLOCK: tl.constexpr):
+    """Program i: row i. Change the arguments as you like."""
+    ### BEGIN SOLUTION
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    mask = at < columns
+    v = tl.load(x + row * row_step + at * column_step, mask=mask, other=0.0).to(tl.float32)
+    w = tl.load(weight + at, mask=mask, other=0.0).to(tl.float32)
+    r = 1 / tl.sqrt(tl.sum(v * v, 0) / columns + eps)
+    tl.store(rstd + row, r)
+    tl.store(y + row * columns + at, v * r * w, mask=mask)
+    ### END SOLUTION
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """(y, r) as above. x: (rows, columns), columns at most 4,096, float32, float16 or bfloat16, any strides; weight:
+    (columns,), contiguous, x's dtype. Returns y (rows, columns), contiguous, x's dtype, and r (rows,) float32. Computed in float32.
+
+    Budget: 2 · rows · columns elements loaded, rows · columns + rows stored.
+    """
+    ### BEGIN SOLUTION
+    rows, columns = x.shape
+    y, rstd = torch.empty(rows, columns, dtype=x.dtype), torch.empty(rows)
+    norm_kernel[(rows,)](x, weight, y, rstd, *x.stride(), columns, eps, BLOCK=triton.next_power_of_2(columns))
+    return y, rstd
+    ### END SOLUTION
+
+
+@triton.jit
+def norm_backward_kernel(
+    dy, x, weight, rstd, dx, dweight, dy_row, dy_column, x_row, x_column, columns, BLOCK: tl.constexpr
+):
+    """Program i: row i. Change the arguments as you like."""
+    ### BEGIN SOLUTION
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    mask = at < columns
+    g = tl.load(dy + row * dy_row + at * dy_column, mask=mask, other=0.0).to(tl.float32)
+    v = tl.load(x + row * x_row + at * x_column, mask=mask, other=0.0).to(tl.float32)
+    wg = tl.load(weight + at, mask=mask, other=0.0).to(tl.float32) * g
+    r = tl.load(rstd + row)
+    tl.store(dx + row * columns + at, r * (wg - v * r * r * tl.sum(wg * v, 0) / columns), mask=mask)
+    tl.atomic_add(dweight + at, g * v * r, mask=mask)
+    ### END SOLUTION
+
+
+def rms_norm_backward(
+    dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(dx, dweight) from dy, the gradient of y, and from what forward got and gave. dy: as x, with strides of its own.
+
+    Returns dx (rows, columns), contiguous, x's dtype, and dweight (columns,) float32. Computed in float32.
+    Budget: 4 · rows · columns + rows elements loaded, 2 · rows · columns + columns stored; an atomic addition is one of both.
+    """
+    ### BEGIN SOLUTION
+    rows, columns = x.shape
+    dx, dweight = torch.empty(rows, columns, dtype=x.dtype), torch.zeros(columns)
+    block = triton.next_power_of_2(columns)
+    strides = *dy.stride(), *x.stride()
+    norm_backward_kernel[(rows,)](dy, x, weight, rstd, dx, dweight, *strides, columns, BLOCK=block)
+    return dx, dweight
+    ### END SOLUTION
+
+
+# %% test="rms_norm" points=1
+from helpers.lessons.a_kernel_of_your_own.exercises import Normed, check_rms_norm, check_rms_norm_backward
+
+cases = [Normed(4, 8), Normed(3, 21, layout="columns", eps=0.1)]
+check_rms_norm(*cases)
+check_rms_norm_backward(*cases)
+
+# %% hidden="rms_norm" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.a_kernel_of_your_own.exercises import Normed, check_rms_norm, check_rms_norm_backward
+
+cases = [
+    Normed(1, 1),
+    Normed(5, 100, layout="sliced", eps=0.5),
+    Normed(7, 33, "float16", "every second", scale=30.0),
+]
+cases += [Normed(2, 1000, "bfloat16"), Normed(9, 3, layout="one row"), Normed(3, 40, scale=1e-3)]
+check_rms_norm(*cases)
+check_rms_norm_backward(*cases)
+### END HIDDEN TESTS

@@ -1,0 +1,158 @@
+"""Kernels in Triton's interpreter: what is counted of them, how far pointers reach, and what of Triton's inside is relied on."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from helpers import kernels
+from helpers.kernels import Memory, OutOfBounds, language
+from helpers.kernels.interpreter import NeedsTriton, _Absent
+from helpers.lessons.a_kernel_of_your_own import experiments
+from helpers.lessons.a_kernel_of_your_own.explorer import traffic_explorer
+
+triton, tl = kernels.load()
+needs_triton = pytest.mark.skipif(not kernels.available(), reason="Triton is not installed (extra `kernels`)")
+KEPT: list[Any] = []
+
+
+@triton.jit
+def copy_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def total_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.arange(0, BLOCK)
+    tl.atomic_add(out, tl.sum(tl.load(x + at, mask=at < n, other=0.0)))
+
+
+@triton.jit
+def reaching_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + 1)
+
+
+@triton.jit
+def keeping_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    KEPT.append(1)
+    tl.store(out + tl.arange(0, BLOCK), 1.0)
+
+
+@triton.jit
+def handle_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    x.handle.set_attr("kept", 1)
+    tl.store(out + tl.arange(0, BLOCK), 1.0)
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8])
+def test_elements_bytes_and_lanes(dtype: torch.dtype) -> None:
+    x, out = torch.arange(10).to(dtype), torch.zeros(10, dtype=dtype)
+    with kernels.watch() as seen:
+        copy_kernel[(3,)](x, out, 10, BLOCK=4)
+    assert torch.equal(x, out)
+    (launch,) = seen.launches
+    assert (launch.kernel, launch.programs) == ("copy_kernel", 3)
+    size = dtype.itemsize
+    assert launch.loads == {"x": kernels.Moved(10, 10 * size, 12)}
+    assert launch.stores == {"out": kernels.Moved(10, 10 * size, 12)}
+    assert (seen.loads, seen.stores, seen.bytes, seen.programs) == (10, 10, 20 * size, 3)
+
+
+@needs_triton
+def test_an_atomic_addition_loads_and_stores() -> None:
+    x, out = torch.arange(5.0), torch.ones(1)
+    with kernels.watch() as seen:
+        total_kernel[(1,)](x, out, 5, BLOCK=8)
+    assert out.item() == 11 and (seen.loads, seen.stores) == (6, 1)
+
+
+@needs_triton
+def test_a_pointer_reaches_no_further_than_the_tensors() -> None:
+    x, room = torch.arange(5.0), torch.zeros(64)
+    out = torch.empty(0).set_(torch.zeros(5).untyped_storage(), 0, (5,))
+    with pytest.raises(OutOfBounds, match="stores 3 of 8 elements .* 1 behind the end of out's memory"):
+        reaching_kernel[(1,)](x, out, 5, BLOCK=8)
+    assert not out.any() and not room.any(), "nothing of such a store is written"
+
+
+@needs_triton
+def test_only_kernels_read_what_is_put_into_memory() -> None:
+    x = torch.arange(12.0).view(3, 4).t()
+    with Memory() as memory:
+        shown = memory.put(x)
+        assert (shown.shape, shown.stride(), shown.dtype) == (x.shape, x.stride(), x.dtype)
+        assert shown.isnan().all() and (shown + 1).isnan().all()
+        out = torch.empty(12)
+        copy_kernel[(1,)](shown, out, 12, BLOCK=16)
+    assert torch.equal(memory.get(out), torch.arange(12.0))
+    assert torch.equal(memory.get(shown), x) and torch.equal(x.t().flatten(), torch.arange(12.0))
+
+
+@needs_triton
+@pytest.mark.parametrize("kernel", [keeping_kernel, handle_kernel])
+def test_what_the_compiler_has_not_is_refused_where_kernels_alone_compute(kernel: Any) -> None:
+    with Memory(), pytest.raises(language.NotTriton):
+        kernel[(1,)](torch.zeros(4), torch.zeros(4), 4, BLOCK=4)
+    assert not KEPT
+
+
+@needs_triton
+def test_a_list_is_no_argument_of_a_kernel() -> None:
+    with Memory(), pytest.raises(language.NotTriton, match="a list as `n`"):
+        copy_kernel[(1,)](torch.zeros(4), torch.zeros(4), [4], BLOCK=4)
+
+
+@needs_triton
+def test_the_notebook_gets_no_names_of_the_interpreter() -> None:
+    copy_kernel[(1,)](torch.zeros(4), torch.zeros(4), 4, BLOCK=4)
+    assert {"TensorHandle", "interpreter_builder", "_interpreter"}.isdisjoint(globals())
+
+
+@needs_triton
+def test_what_is_relied_on_of_triton() -> None:
+    """After another Triton: which of the names that helpers.kernels.interpreter wraps are gone."""
+    from triton.runtime import interpreter
+    from triton.runtime.jit import JITFunction
+
+    for of, names in (
+        (
+            interpreter.InterpreterBuilder,
+            "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas",
+        ),
+        (interpreter.InterpretedFunction, "run rewrite"),
+        (interpreter.FunctionRewriter, "rewrite_ast _compile_and_exec"),
+        (interpreter, "TensorHandle InterpreterError interpreter_semantic _InterpreterComparison"),
+    ):
+        assert [name for name in names.split() if not hasattr(of, name)] == []
+    assert isinstance(tl.sum, interpreter.InterpretedFunction) and not isinstance(tl.sum, JITFunction)
+
+
+def test_without_triton_kernels_can_be_written_and_say_what_is_missing() -> None:
+    triton, tl = _Absent("triton"), _Absent("triton.language")
+
+    @triton.jit
+    def kernel(x, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        tl.store(x, 1)
+
+    with pytest.raises(NeedsTriton, match="`kernel` needs Triton"):
+        kernel[(1,)](torch.zeros(1), BLOCK=1)
+
+
+def test_without_triton_the_lesson_shows_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.arange(100.0)
+    monkeypatch.setattr(kernels, "available", lambda: False)
+    kept = experiments.ran("add", lambda: x, want=x)
+    assert (kept.seen.programs, experiments.masked(kept.seen), kept.same) == (4, 28, True)
+    assert experiments.compiled("add, as it is", lambda x: x, x) == "a break"
+
+
+def test_the_explorer_counts_as_the_formula_says() -> None:
+    explorer = traffic_explorer(m=40, k=24, n=64, rows=16, columns=32)
+    assert explorer.tiling.loads == experiments.tile_loads(40, 24, 64, 16, 32) == 40 * 24 * 2 + 24 * 64 * 3
+    assert (explorer.tiling.programs, explorer.tiling.masked) == (6, 6 * 16 * 32 - 40 * 64)
+    explorer.set(rows=64, program=60)
+    assert explorer.tiling.at == (0, 1) and "2 programs" in explorer.tiling.facts
+    assert explorer.static().png()
