@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from helpers import count, memory
+from helpers import memory
+from helpers.counters import count
 from helpers.counters.watch import running as counting
 from helpers.own_script.host_time import MEASURED
 from helpers.own_script.places import NOWHERE, Place, running
