@@ -5,7 +5,7 @@
 #
 # In attention every token looks at every other token. With n tokens that makes n² scores, and twice as many tokens make
 # four times as many. Three things can be saved. The scores need not all be in memory at once. Scores that a
-# mask throws away need not be computed. And what has no mask of its own, such as padding, need not be there at all. In
+# mask throws away need not be computed. And padding need not be there at all. In
 # this lesson you count what each of these saves, and you find out when PyTorch's fast kernel is silently left out.
 #
 # **Time** 60 min, two exercises among them; *Further*: 75 min, with the loss over a large vocabulary and with documents packed
@@ -84,7 +84,7 @@ you.against(
 experiments.on_h100(ways, lengths=(1024, 4096))
 
 # %% [markdown]
-# Look at the kernels of the first way. The two products are a small part of its time. The other operators read and write the
+# Look at the kernels of the first way. The two products are the smaller part of its time. The other operators read and write the
 # score matrix, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
 # Papers call this kernel *flash attention*. How can a softmax be computed without the whole row of scores?
 #
@@ -159,15 +159,17 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 def blockwise_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, block: int, causal: bool = False
 ) -> torch.Tensor:
-    """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Nobody asks for gradients.
+    """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Without gradients.
 
-    q: (…, n, d); k: (…, m, d); v: (…, m, e), all float32 or all float64, with the same leading dimensions (perhaps none);
-    k and v may be expanded views. m ≥ 1; n may be 0. block: 1 or more; it need not divide m, and may be larger. causal: query i
-    sees keys 0 to i, and n is m. Scores may be large: hundreds above or below 0.
-    Returns (…, n, e), of q's dtype, as F.scaled_dot_product_attention(q, k, v, is_causal=causal) does, which is not to be used.
+    q: (…, n, d); k: (…, m, d); v: (…, m, e), all float32 or all float64, with the same leading dimensions
+    (perhaps none); k and v may be expanded views. m ≥ 1; n may be 0. block: 1 or more; it need not divide m, and
+    may be larger. causal: query i sees keys 0 to i, and n is m. Scores may be large: hundreds above or below 0.
+    Returns (…, n, e), of q's dtype, as F.scaled_dot_product_attention(q, k, v, is_causal=causal) does. That
+    function is not to be used.
 
-    Budget: FLOPs: 2 · (d + e) for each (query, key) that is computed. With causal, those are, for each block of keys, the
-    queries from its first key on. Peak live bytes: for each query (a row of q) 4 · (min(block, m) + e + 2) numbers.
+    Budget: FLOPs: 2 · (d + e) for each pair (query, key) that is computed. With causal these are, for each block of
+    keys, the queries from its first key on. Peak live bytes: for each query (a row of q)
+    4 · (min(block, m) + e + 2) numbers.
     """
     ### BEGIN SOLUTION
     most = q.new_full((*q.shape[:-1], 1), float("-inf"))
@@ -296,7 +298,9 @@ for name in ("a mask of bools", "dropout_p=0.1", "three dimensions, no batch"):
 # From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. It computes
 # all other blocks whole, and asks the rule only in blocks that are kept *in part*.
 #
-# 1,024 tokens, blocks of 128 × 128. What share of the blocks is computed? (Hint: draw the 8 × 8 blocks.)
+# 1,024 tokens, blocks of 128 × 128, three rules: causal; causal and at most 256 keys back (a *sliding window*); and four documents of
+# 512, 128, 256 and 128 tokens in one row, each causal and blind to the others. What share of the blocks is computed? (Draw the
+# 8 × 8 blocks.)
 
 # %% experiment
 you = lesson.predict(
@@ -377,8 +381,8 @@ you.against(experiments.of_flex(prof, said, 1024), experiments.largest(prof, sam
 # The product makes all the scores, then the mask is applied to them: that is math again, and the block mask saved nothing. So write
 # `flex_attention = torch.compile(flex_attention)` and build the block mask **once** for many layers and steps. Building it asks the
 # rule for all n² pairs, which is why the next exercise asks you to do it in less memory.
-# (On the CPU the compiled kernel has no backward: training with FlexAttention needs a GPU. Compiling takes longer than this whole
-# lesson may, so it is left out here.)
+# (The compiled kernel for the CPU has no backward, so training with FlexAttention needs a GPU. The C++ compiler works on that kernel for
+# a while, so this lesson leaves it out.)
 
 # %% [markdown]
 # **Exercise 19.2 — the blocks that a rule leaves** (★★, 10 min)
@@ -400,15 +404,15 @@ you.against(experiments.of_flex(prof, said, 1024), experiments.largest(prof, sam
 def kept_blocks(rule, queries: int, keys: int, block: int) -> torch.Tensor:
     """What a mask leaves of each block of queries × keys scores: 0 nothing, 1 a part, 2 the whole block.
 
-    rule(b, h, i, j) → bool tensor, as FlexAttention's mask_mod. b, h: give 0. i, j: int64 tensors of places, 0 to queries − 1
-    and 0 to keys − 1, of shapes that broadcast. Its answer has a shape that broadcasts to theirs together: a rule
-    that looks at i alone answers in i's shape. queries, keys, block: 1 or more. Blocks are block × block; those at the end may be
-    smaller, and are whole if all the pairs that exist are allowed.
+    rule(b, h, i, j) → bool tensor, as FlexAttention's mask_mod. b, h: give 0. i, j: int64 tensors of places, 0 to
+    queries − 1 and 0 to keys − 1, of shapes that broadcast. Its answer has a shape that broadcasts to theirs
+    together: a rule that looks at i alone answers in i's shape. queries, keys, block: 1 or more. Blocks are
+    block × block; those at the end may be smaller, and are whole if all the pairs that exist are allowed.
 
     Returns an int64 table (⌈queries ÷ block⌉, ⌈keys ÷ block⌉).
 
-    Budget: each pair is asked for at most once. Peak live bytes: at most 24 for each pair of a row of blocks (block · keys), 16
-    for each entry of the table, and 4,096. That has room for a rule's own temporaries.
+    Budget: each pair is asked for at most once. Peak live bytes: at most 24 for each pair of a row of blocks
+    (block · keys), 16 for each entry of the table, and 4,096. That has room for a rule's own temporaries.
     """
     ### BEGIN SOLUTION
     j, table = torch.arange(keys), []
@@ -451,8 +455,8 @@ check_kept_blocks(
 # %% [markdown]
 # ## The running example
 #
-# The script has used SDPA since lesson 02, so nothing new has to go in. But what does that one line buy in the script as lesson
-# 10 left it? Take it out again, and compare:
+# The script has used SDPA since lesson 02, so nothing new has to go in. But what does that one line buy in the script? Take it out
+# again, and compare: in float32, as lesson 08 left the script, and in bfloat16, as lesson 10 did.
 
 # %% experiment
 from helpers import running_example
@@ -466,18 +470,21 @@ def attention_by_views(q, k, v):  # as lesson 01 left it
     return torch.softmax(scores, dim=-1) @ v
 
 
-script = running_example.after("10")
+script, half = running_example.after("08"), running_example.after("10")
 board = running_example.compare(script.replace(attention=attention_by_views), script)
 lesson.keep(script_faster=board.before.step_s / board.after.step_s)
 lesson.keep(script_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
-lesson.keep(script_context=running_example.LARGE.context)
+seconds = [running_example.score(s).step_s for s in (half.replace(attention=attention_by_views), half)]
+lesson.keep(half_faster=seconds[0] / seconds[1], script_context=running_example.LARGE.context)
 board
 
 # %% [markdown]
-# The step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only {{script_context}} tokens. The
-# share of n² is small there; it doubles with each doubling of the context. Two things of this lesson buy nothing here. The script's
-# mask is causal, which `is_causal=True` says already, so FlexAttention has nothing to add. And its
-# vocabulary is small, so the loss in chunks (*Further*) would save little.
+# In float32 the step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only {{script_context}} tokens.
+# In bfloat16 it is {{half_faster:.2f}} times as fast: the products are quicker there, so what reads and writes the scores is a larger part
+# of the step, and the kernel is flash. The share of n² doubles with each doubling of the context.
+#
+# Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
+# nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.
 
 # %% [markdown]
 # ## Your own script
@@ -616,16 +623,17 @@ you.against(experiments.of_losses(losses), experiments.loss_costs(losses), evide
 def chunked_cross_entropy(
     hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, rows: int
 ) -> torch.Tensor:
-    """F.cross_entropy(hidden @ weight.T, targets), with the logits of `rows` tokens alive at a time; backward() works.
+    """F.cross_entropy(hidden @ weight.T, targets), with the logits of `rows` tokens alive at a time.
 
-    hidden: (n, d), any strides; weight: (words, d); both float32 or both float64; each of them may want a gradient, or neither.
-    targets: (n,) int64, -100 where a token does not count (at least one counts; perhaps none in a chunk). rows: 1 or more; it need
-    not divide n. The loss is the mean over targets that count, of shape (). It may be multiplied before backward(), and
-    another loss may be made in between.
+    hidden: (n, d), any strides; weight: (words, d); both float32 or both float64; each of them may want a gradient,
+    or neither. targets: (n,) int64, -100 where a token does not count (at least one counts; perhaps none in a
+    chunk). rows: 1 or more; it need not divide n. The loss is the mean over targets that count, of shape ().
+    backward() works; the loss may be multiplied before it, and another loss may be made in between.
 
-    Budget, with n and rows ≤ n: peak live bytes of forward and backward: 4 chunks of logits, 3 times each of hidden and weight that
-    wants a gradient, 8 numbers for each token, and 4,096 bytes (with two losses, of all but the chunks twice as much). Saved bytes: once hidden and weight, 16 bytes for each token, and 4,096. FLOPs: forward twice (it may
-    be run again), and each gradient that is wanted once.
+    Budget, for rows ≤ n. Peak live bytes of forward and backward: 4 arrays of a chunk's logits, 3 times each of
+    hidden and weight that wants a gradient, 8 numbers for each token, and 4,096 bytes (for two losses: all but the
+    chunk twice). Saved bytes: once hidden and weight, 16 bytes for each token, and 4,096. FLOPs: forward twice (it
+    may be run again), and each gradient that is wanted once.
     """
     ### BEGIN SOLUTION
 
@@ -739,13 +747,15 @@ you.against(
 
 # %% exercise="packed"
 def packed(documents: list[torch.Tensor], length: int) -> dict[str, torch.Tensor]:
-    """Whole documents in rows of `length` tokens. documents: int64 tensors, each of 1 to length tokens; perhaps none.
+    """Whole documents in rows of `length` tokens. documents: int64 tensors of 1 to length tokens; perhaps none.
 
-    Returns four int64 tables (rows, length): "tokens"; "targets": the next token of the same document, -100 where there is none;
-    "positions": 0, 1, 2, … in each document; "document": its number in the list. A document's tokens stand side by side in one
-    row, in any row and any order of documents. What is left over is padding: tokens 0, targets -100, positions 0, document -1.
+    Returns four int64 tables (rows, length): "tokens"; "targets": the next token of the same document, -100 where
+    there is none; "positions": 0, 1, 2, … in each document; "document": its number in the list. A document's tokens
+    stand side by side in one row, in any row and any order of documents. What is left over is padding: tokens 0,
+    targets -100, positions 0, document -1.
 
-    Graded on rows: no two rows could be joined (their tokens together are more than length), and none is empty. And on syncs: 0.
+    Graded on rows: no two rows could be joined (together they hold more than length tokens), and none is empty.
+    And on syncs: 0.
     """
     ### BEGIN SOLUTION
     used, places = list[int](), []
@@ -821,5 +831,5 @@ grouped = {
 you.against(experiments.of_groups(grouped, q, k), experiments.groups(grouped), evidence="live (CPU)")
 
 # %% [markdown]
-# The kernel reads each head of keys once for its whole group, and nothing is repeated in memory. The arithmetic is the same: every query still
+# Nothing is repeated in memory: each head of keys serves its whole group as it is. The arithmetic is the same, because every query still
 # has a score with every key.

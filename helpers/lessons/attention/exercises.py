@@ -246,8 +246,8 @@ def _costly_loss(report: check.Report) -> str | None:
         "flops": of.calls * 2 * of.n * of.d * of.words * (2 + of.hidden + of.weight),
     }
     words = {
-        "peak": "it held {:,} bytes at its peak; wanted at most {:,}: are the logits of more than one chunk alive, or a gradient that "
-        "nobody wants?",
+        "peak": "it held {:,} bytes at its peak; wanted at most {:,}: are there logits of more than one chunk, more than 4 arrays of "
+        "a chunk's size, or a gradient that nobody wants?",
         "saved": "it saved {:,} bytes for backward; wanted at most {:,}: a gradient has the size of its tensor, logits have not",
         "flops": "it did {:,} floating-point operations; wanted at most {:,}: is a gradient made that nobody wants?",
     }
