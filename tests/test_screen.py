@@ -33,6 +33,7 @@ OPEN = {
     "a class method": "class A:\n    _made = 0\n    @classmethod\n    def make(cls):\n        cls._made += 1",
     "what exercises are about": "x._base\nx.untyped_storage()._cdata\nlayer._parameters\nx._version\ny.grad_fn._saved_self",
     "attributes of what it is given": "def f(layer, p):\n    layer.weight = p\n    p.grad = None\n    del p.grad\n    f.calls = 1",
+    "kernels": "import triton\nimport triton.language as tl\n@triton.jit\ndef k(x, N: tl.constexpr):\n    tl.store(x, tl.math.exp(tl.load(x)))\nk[(triton.cdiv(4, 2),)](x, N=triton.next_power_of_2(3))",
     "settings": "torch.backends.cudnn.benchmark = False",
     "an alias": "F = torch.nn.functional\naten = torch.ops.aten\ndef f(x):\n    return F.relu(aten.neg(x))",
     "classes handed on": "def f(x, kind=torch.nn.Linear):\n    return isinstance(x, (torch.Tensor, kind)) and type(x) is torch.Tensor",

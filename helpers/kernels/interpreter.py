@@ -33,7 +33,8 @@ class _Running:
 
 def available() -> bool:
     """Whether Triton is installed."""
-    return find_spec("triton") is not None
+    spec = find_spec("triton")
+    return spec is not None and spec.origin is not None  # a folder of this name is no package
 
 
 def load() -> tuple[Any, Any]:

@@ -74,8 +74,8 @@ def add(x, y, kernel=add_kernel, BLOCK=32):
 
 
 # %% [markdown]
-# x and y have 100 elements each, and a block has 32. How many programs does it take? How many lanes of `x` does the mask
-# switch off? And what happens here without the mask?
+# x and y have 100 elements each, and a block has 32. How many programs does it take? How many elements of x do they load, and
+# how many lanes does the mask switch off? And what happens here without the mask?
 
 # %% experiment
 you = lesson.predict(

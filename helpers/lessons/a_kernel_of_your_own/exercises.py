@@ -24,10 +24,10 @@ _NO_WORK = frozenset(
 )
 
 
-def _close(got: Any, want: Tensor, dtype: str, at: str) -> str | None:
-    """What is wrong with a result. Beside its relative tolerance it may be off by a part of the largest number wanted."""
+def _close(got: Any, want: Tensor, dtype: str, at: str, scale: float = 1.0) -> str | None:
+    """What is wrong with a result. scale: of its numbers, where sums cancel and a relative tolerance says little."""
     rtol, atol = CLOSE[dtype]
-    atol *= max(1.0, float(want.abs().max()))
+    atol *= scale
     if isinstance(got, Tensor) and got.shape == want.shape and got.dtype == want.dtype:
         got, want = got.float(), want.float()
     return difference(got, want, rtol, atol, at)
@@ -399,7 +399,11 @@ def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None
         if not isinstance(value, Tensor) or value.dtype != want.dtype or value.shape != want.shape:
             is_now = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r}"
             return f"{name} is {is_now}, wanted {want.dtype} {tuple(want.shape)}"
-        if text := _close(value, want, "float32" if name in ("rstd", "dweight") else case.dtype, name):
+        dtype, scale = (
+            "float32" if name in ("rstd", "dweight") else case.dtype,
+            max(1.0, float(want.abs().max())),
+        )
+        if text := _close(value, want, dtype, name, scale):
             return text + _outside(got)
     many = case.rows * case.columns
     loads, stores = (
