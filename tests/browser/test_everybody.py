@@ -23,7 +23,8 @@ def test_the_start_page(lab: Lab, server: Server) -> None:
     assert axe.findings(lab.page, axe.JUPYTERLAB) == []
     lab.shot("10-start-page")
     lab.page.locator(".lm-MenuBar-itemLabel", has_text="Nbgrader").click()
-    assert lab.page.locator(".lm-Menu-itemLabel").all_inner_texts() == ["Assignment List"]
+    labels = lab.page.locator(".lm-Menu-itemLabel").all_inner_texts()
+    assert list(filter(None, labels)) == ["Assignment List"]  # commands that are not there have no label
     lab.page.keyboard.press("Escape")
     lab.cell(1).get_by_role("link", name="Open it.").click()
     lab.wait_until_open("notebooks/00_measure_first/00_measure_first.ipynb")
