@@ -8,6 +8,7 @@ import gc
 import io
 import math
 import random
+import re
 import sys
 import threading
 import weakref
@@ -936,6 +937,20 @@ def test_counts_as_data() -> None:
     text = str(counts)
     assert "bytes_allocated" in text and "aten.mm ×1" in text and "Tensor.tolist ×1" in text
     assert "result" not in text
+    assert " B  of all blocks made" in text
+
+
+def test_operators_are_ranked_and_an_optimizers_own_reads_are_no_syncs() -> None:
+    weight = torch.nn.Parameter(torch.ones(4))
+    weight.grad = torch.ones(4)
+    adam = torch.optim.AdamW([weight], foreach=False)
+    adam.step()
+    counts = count(adam.step)
+    text = str(counts)
+    assert counts.syncs == 0 and "×1 of these read a number that is on the CPU anyway: no sync" in text
+    ranked = [int(n) for n in re.findall(r"×(\d+)", text[text.index("operators: ") : text.index("no sync")])]
+    assert ranked[:-1] == sorted(ranked[:-1], reverse=True)
+    assert max(map(len, text.splitlines())) <= 110
 
 
 def test_writing_into_an_array_is_a_sync() -> None:

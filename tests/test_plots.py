@@ -200,8 +200,8 @@ def test_the_key_explains_what_is_there_and_nothing_else() -> None:
     def words(*args: object, **options: object) -> list[str]:
         return [text for _, text in storage.entries_of(walk.walks(*args, **options))]  # type: ignore[arg-type]
 
-    assert words(X) == ["darker: visited later"]
-    assert words(X[0].expand(2, 6)) == ["darker: visited later", "not visited", "×n: visited n times"]
+    assert words(X) == ["stronger: visited later"]
+    assert words(X[0].expand(2, 6)) == ["stronger: visited later", "not visited", "×n: visited n times"]
     assert "the same, in the copy's own storage" in words({"c": X.clone()}, X)
     assert words(torch.empty(0)) == [] and words(torch.tensor(1.0)) == []
     coloured = storage.marked(walk.walk_of(X), lambda i, j: i, 0)

@@ -293,7 +293,7 @@ def function(
     if passed is not None:
         _passed(name, f"{name}: {passed(reports)}")
         return
-    compared = "as wanted" if verify is not None else ""
+    compared = "as wanted" if verify is not None or budget is None else ""
     if expect is not None:
         compared = "values and gradients right" if match.grads else "values right"
     _passed(name, _summary(name, reports, plain, budget, compared))

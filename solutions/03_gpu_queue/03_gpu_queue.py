@@ -23,7 +23,7 @@ from torch import nn
 
 from helpers import lesson, plots, trace
 
-#: of a trace without its first and last step: the share of the time in which the GPU computes, and in which the CPU waits
+#: of a trace: how much of the time the GPU computes, and the CPU waits
 shares = trace.shares
 
 torch.set_num_threads(1)  # tensors here are tiny, or simulated: a second thread would only get in the way

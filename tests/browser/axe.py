@@ -1,7 +1,7 @@
 """What axe-core finds in a page that shuts somebody out: the one place that runs it.
 
-    assert axe.findings(page) == []
-    assert axe.findings(lab.page, axe.JUPYTERLAB) == []
+assert axe.findings(page) == []
+assert axe.findings(lab.page, axe.JUPYTERLAB) == []
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Locator, expect
 
 from helpers.own_script import findings, on
@@ -24,7 +23,8 @@ def test_the_start_page(lab: Lab, server: Server) -> None:
     assert axe.findings(lab.page, axe.JUPYTERLAB) == []
     lab.shot("10-start-page")
     lab.page.locator(".lm-MenuBar-itemLabel", has_text="Nbgrader").click()
-    assert lab.page.locator(".lm-Menu-itemLabel").all_inner_texts() == ["Assignment List"]
+    labels = lab.page.locator(".lm-Menu-itemLabel").all_inner_texts()
+    assert list(filter(None, labels)) == ["Assignment List"]  # commands that are not there have no label
     lab.page.keyboard.press("Escape")
     lab.cell(1).get_by_role("link", name="Open it.").click()
     lab.wait_until_open("notebooks/00_measure_first/00_measure_first.ipynb")
@@ -119,8 +119,7 @@ def test_lesson_01_by_keyboard(lab: Lab, server: Server) -> None:
     page.set_viewport_size({"width": 1400, "height": 1000})
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_of_ones_own_script(browser: Browser, tmp_path: Path, scheme: str) -> None:
+def test_the_page_of_ones_own_script(browser: Browser, tmp_path: Path) -> None:
     from torch import nn, optim, randn
 
     with on("H100") as run:
@@ -130,16 +129,17 @@ def test_the_page_of_ones_own_script(browser: Browser, tmp_path: Path, scheme: s
             net(randn(8, 64).to("cuda")).square().mean().backward()
             adam.step()
     (written, _) = findings(run).write(tmp_path)
-    context = browser.new_context(color_scheme=scheme)  # type: ignore[arg-type]
-    page = context.new_page()
+    SHOTS.mkdir(exist_ok=True)
+    page = browser.new_page()
     said: list[str] = []
     page.on("console", lambda message: said.append(message.text))
     page.goto(written.as_uri())
-    SHOTS.mkdir(exist_ok=True)
-    for width in (390, 768, 1280):
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        page.screenshot(path=SHOTS / f"own-script-{scheme}-{width}.png", full_page=True)
-    assert said == [], "its policy refuses nothing of it"
-    assert axe.findings(page) == []
-    context.close()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        for width in (390, 768, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.screenshot(path=SHOTS / f"own-script-{scheme}-{width}.png", full_page=True)
+        assert said == [], "its policy refuses nothing of it"
+        assert axe.findings(page) == []
+    page.close()

@@ -234,7 +234,7 @@ def jupyter(course: Course) -> Iterator[str]:
     env = os.environ | {
         "HOME": str(home),
         "PYTHONPATH": str(ROOT),
-        "JUPYTER_CONFIG_PATH": str(ROOT / "etc" / "jupyter"),
+        "JUPYTER_CONFIG_PATH": os.pathsep.join(str(ROOT / "etc" / part) for part in ("teacher", "jupyter")),
         "JUPYTER_PREFER_ENV_PATH": "1",
     }
     log = course.root / "jupyter.log"

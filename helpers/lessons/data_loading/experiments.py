@@ -116,7 +116,7 @@ def queue_picture(load: float, step: float) -> Picture:
     """Who works when: the model and one, two or three workers, in the first 150 ms."""
     workers, until, evidence = (1, 2, 3), 150, "arithmetic"
     title = f"Batches of {load:g} ms, steps of {step:g} ms: who waits for whom"
-    note = "the number is the batch; white between two steps: the model waits"
+    note = "the number is the batch; nothing between two steps: the model waits"
     fig, _ = style.figure(3.6, evidence=evidence, title=title, note=note)
     heights = [w + 1 for w in workers]
     for ax, w in zip(fig.subplots(len(workers), 1, sharex=True, height_ratios=heights), workers, strict=True):

@@ -70,7 +70,7 @@ def entries_of(walked: Sequence[Walk]) -> list[keys.Entry]:
     drawn = [walk for walk in walked if walk.cells]
     entries: list[keys.Entry] = []
     plain = [walk for walk in drawn if not walk.groups]
-    for owns, words in ((False, "darker: visited later"), (True, "the same, in the copy's own storage")):
+    for owns, words in ((False, "stronger: visited later"), (True, "the same, in the copy's own storage")):
         of_kind = [walk for walk in plain if walk.owns == owns]
         if any(len(walk.counts) > 1 for walk in of_kind):
             entries.append(([fill_of(of_kind[0], part=k / 4) for k in range(5)], words))

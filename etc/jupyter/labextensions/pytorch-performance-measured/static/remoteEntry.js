@@ -69,7 +69,9 @@ body[data-jp-theme-light="false"] img[data-course-picture] { filter: invert(0.93
   const plugin = {
     id: `${NAME}:everybody`,
     autoStart: true,
-    activate: () => {
+    activate: (app) => {
+      // where the window is narrow, the lesson and its pictures need the width more than the list of files does
+      if (window.innerWidth < 1200) app.restored.then(() => app.shell.collapseLeft());
       const style = document.createElement("style");
       style.textContent = STYLE;
       document.head.append(style);
