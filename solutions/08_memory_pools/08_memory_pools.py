@@ -597,13 +597,16 @@ for segment in snapshot["segments"][:4]:
         f"segment of {segment['total_size'] / 2**20:.0f} MiB, stream {segment['stream']}, pool {segment['segment_type']!r}"
     )
     for block in segment["blocks"]:
-        lines = [f"{frame['name']}:{frame['line']}" for frame in block["frames"]]
-        print(f"    {block['size'] / 2**20:7.3f} MiB  {block['state']:16}", *lines[:3])
+        own = [frame for frame in block["frames"] if "/torch/" not in "/" + frame["filename"]]
+        print(
+            f"    {block['size'] / 2**20:7.3f} MiB  {block['state']:16}",
+            *(f"{f['name']}:{f['line']}" for f in own[:1]),
+        )
 print(Counter(event["action"] for event in snapshot["device_traces"][0]))
 
 # %% [markdown]
-# **What holds the memory** are the blocks with `active_allocated`. Their `frames` name the line that allocated them, the innermost first.
-# A block without frames was made before the recording began: here the model. `inactive` is free for the next request. Among the events,
+# **What holds the memory** are the blocks with `active_allocated`. Their `frames` name the lines that led to it, the innermost first; the cell
+# shows the first one outside of PyTorch. A block without frames was made before the recording began: here the model. `inactive` is free for the next request. Among the events,
 # `segment_alloc` is PyTorch asking the card (section 2); `alloc` and `free_completed` need no card. A leak is a line whose `alloc`
 # events in every step find no `free_completed`.
 #
