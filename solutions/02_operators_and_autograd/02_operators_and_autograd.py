@@ -529,11 +529,12 @@ for row in sorted(rows, key=lambda row: (-row.count, row.key))[:6]:
     print(f"{row.count} × {row.key} {row.input_shapes}")
 
 # %% [markdown]
-# The rows count inner calls too. Here the optimizer's loop over four parameters makes more calls than forward and backward together: it goes
-# first (lesson 06).
+# The rows count inner calls too. Here the optimizer's loop over four parameters makes more calls than forward and backward
+# together: it goes first (lesson 06).
 #
-# What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line. With the simulated card
-# (`where` runs any function there) each line gets the time that Python took in it, measured on your machine:
+# What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line. With
+# the simulated card (`where` runs any function there) each line gets the time that Python took in it, measured on your
+# machine:
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.own_script import where
@@ -592,8 +593,9 @@ lesson.progress()
 #
 # ### One product for three (3 min)
 #
-# Attention multiplies the same input with three weights: queries, keys, values. Three products of one input are one product with the weights
-# on top of each other. How much does the merged projection save, in operators, and in time on the simulated H100?
+# Attention multiplies the same input with three weights: queries, keys, values. Three products of one input are one product
+# with the weights on top of each other. How much does the merged projection save, in operators, and in time on the simulated
+# H100?
 
 # %% experiment
 from helpers.own_script import simulated_cuda
@@ -619,8 +621,9 @@ for rows in (64, 16_384):
             print(f"{rows:6,} rows, {name:6}: {1e6 * (gpu.clock() - began):6.1f} µs")
 
 # %% [markdown]
-# The same numbers come out. With few rows the two calls less are the gain. With many, the card is busy with the products, and hardly anything is saved. The
-# same holds for the gate and the input of a gated MLP, and for several heads that read one input.
+# The same numbers come out. With few rows the two calls less are the gain. With many, the card is busy with the products, and
+# hardly anything is saved. The same holds for the gate and the input of a gated MLP, and for several heads that read one
+# input.
 #
 # ### What a call consists of (4 min)
 #

@@ -520,11 +520,12 @@ lesson.keep(script_operators=operators["float32"], script_operators_now=operator
 # %% [markdown]
 # ## Your own script
 #
-# Quantization of weights pays where linear layers hold most of the bytes, and it hurts where one input channel is much larger than the others. So look at each
-# linear layer first: its size, its rounding error in 8 bits, and how many times as large its largest input channel is as the median
-# channel. Where that is more than about 20 times, round only the weights of that layer, or smooth it. Try
-# [torchao](https://github.com/pytorch/ao) first (`quantize_(model, Int8WeightOnlyConfig())`, then `torch.compile`), and measure
-# the accuracy on your task. `%%count` (after `%load_ext helpers`) shows which operators a quantized forward really calls.
+# Quantization of weights pays where linear layers hold most of the bytes, and it hurts where one input channel is much larger
+# than the others. So look at each linear layer first: its size, its rounding error in 8 bits, and how many times as large its
+# largest input channel is as the median channel. Where that is more than about 20 times, round only the weights of that
+# layer, or smooth it. Try [torchao](https://github.com/pytorch/ao) first (`quantize_(model, Int8WeightOnlyConfig())`, then
+# `torch.compile`), and measure the accuracy on your task. `%%count` (after `%load_ext helpers`) shows which operators a
+# quantized forward really calls.
 
 # %% experiment
 from helpers.own_script import toy
