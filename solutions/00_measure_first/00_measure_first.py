@@ -535,9 +535,9 @@ scored
 # %% [markdown]
 # ## Your own script
 #
-# Every tool of this course looks at **warm steps**. So the first thing to do with a script of your own is to take the body of its
-# loop out of `main()`, and make it a function `step(batch)`. What stands before the loop stays as it is. Six names are enough for all
-# lessons: `model`, `optimizer`, `loss_fn`, `loader`, `device`, `step`. This is a toy script in that form:
+# Every tool of this course looks at **warm steps**. So the first thing to do with a script of your own is to take the body of
+# its loop out of `main()`, and make it a function `step(batch)`. What stands before the loop stays as it is. Six names are
+# enough for all lessons: `model`, `optimizer`, `loss_fn`, `loader`, `device`, `step`. This is a toy script in that form:
 
 # %% experiment
 from torch import nn
@@ -579,9 +579,10 @@ for _ in range(2):  # the same code twice
     )
 
 # %% [markdown]
-# Compare the two medians. If they differ by 5 %, you cannot see a gain of 5 %. Try first a batch of twice the size. If the step takes
-# hardly longer, the GPU has time to spare: look for launches, waits and slow data (lessons 02 to 07). For a verdict on a change:
-# `compare(step_before, step_after, batch)`. And look for switches that somebody left on (*Further* counts what they cost).
+# Compare the two medians. If they differ by 5 %, you cannot see a gain of 5 %. Try first a batch of twice the size. If the
+# step takes hardly longer, the GPU has time to spare: look for launches, waits and slow data (lessons 02 to 07). For a
+# verdict on a change: `compare(step_before, step_after, batch)`. And look for switches that somebody left on (*Further*
+# counts what they cost).
 
 # %% [markdown]
 # ## Sources on trial
@@ -832,9 +833,9 @@ check_reproducible(
 # %% [markdown]
 # ### Switches that were left on (4 min)
 #
-# A switch that helped to find a mistake is easily forgotten. Then it makes every step slower. Three of them, on the toy script above:
-# [anomaly detection](https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection), an assert that all weights are finite, and
-# the deterministic algorithms. Which of them add operators to a step, and which add waits for a GPU?
+# A switch that helped to find a mistake is easily forgotten. Then it makes every step slower. Three of them, on the toy
+# script above: [anomaly detection](https://docs.pytorch.org/docs/stable/autograd.html#anomaly-detection), an assert that all
+# weights are finite, and the deterministic algorithms. Which of them add operators to a step, and which add waits for a GPU?
 
 # %% experiment
 you = lesson.predict(
@@ -862,13 +863,13 @@ torch.use_deterministic_algorithms(False)
 you.against(*experiments.switches(switched), evidence="live (CPU)")
 
 # %% [markdown]
-# Anomaly detection looks for NaN in every gradient, and Python has to know the answer: a wait (lesson 03) for each. It also writes down a traceback
-# for each node. The assert does the same for each weight. Deterministic algorithms cost nothing here. Where an operator has an ordered version of its own,
-# they cost what that version costs, and new memory is filled.
+# Anomaly detection looks for NaN in every gradient, and Python has to know the answer: a wait (lesson 03) for each. It also
+# writes down a traceback for each node. The assert does the same for each weight. Deterministic algorithms cost nothing here.
+# Where an operator has an ordered version of its own, they cost what that version costs, and new memory is filled.
 #
-# Three more switches add no operators, and time all the same. `CUDA_LAUNCH_BLOCKING=1` makes the CPU wait after every launch, and a
-# profiler that was never stopped records for ever. `torch.backends.cudnn.deterministic = True` takes the faster convolutions away.
-# `python -m helpers run train.py` says which are on. To find them by hand:
+# Three more switches add no operators, and time all the same. `CUDA_LAUNCH_BLOCKING=1` makes the CPU wait after every launch,
+# and a profiler that was never stopped records for ever. `torch.backends.cudnn.deterministic = True` takes the faster
+# convolutions away. `python -m helpers run train.py` says which are on. To find them by hand:
 #
 # ```bash
 # grep -nE "anomaly|deterministic|LAUNCH_BLOCKING|profile\(|assert .*\.(all|any)\(" *.py

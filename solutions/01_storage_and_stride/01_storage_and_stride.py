@@ -410,9 +410,9 @@ for row in sorted(seen.key_averages(group_by_input_shape=True), key=lambda row: 
         print(f"{row.count} × {row.key} {row.input_shapes}, ≈ {row.self_cpu_time_total:.0f} µs")
 
 # %% [markdown]
-# The toy copies in every step, though no line of it says so. The loader puts its samples together: two `cat` a batch. Each linear layer
-# copies its bias into the result, and the product is added to it. The many copies of tensors without dimensions (`[]`) are AdamW's: it
-# turns Python numbers into tensors (lesson 06).
+# The toy copies in every step, though no line of it says so. The loader puts its samples together: two `cat` a batch. Each
+# linear layer copies its bias into the result, and the product is added to it. The many copies of tensors without dimensions
+# (`[]`) are AdamW's: it turns Python numbers into tensors (lesson 06).
 #
 # Begin with the first row whose shape you know. If its time is small beside the time of the three steps, leave it. In a
 # notebook, `%load_ext helpers` and `%%count` above a cell count its copies and its bytes.

@@ -9,7 +9,7 @@
 # This lesson finds the size at which the two parts are equal. Then it shows what autograd adds: a graph, and the
 # memory that the graph holds.
 #
-# **Time** 60 min, with two exercises; *Further*: 86 min, with two more.
+# **Time** 60 min, with two exercises; *Further*: 89 min, with two more.
 # **Before this** lessons 00 (measuring) and 01 (storage and stride); you have called `.backward()` before.
 #
 # **Afterwards you can**
@@ -529,11 +529,12 @@ for row in sorted(rows, key=lambda row: (-row.count, row.key))[:6]:
     print(f"{row.count} × {row.key} {row.input_shapes}")
 
 # %% [markdown]
-# The rows count inner calls too. Here the optimizer's loop over four parameters makes more calls than forward and backward together: it goes
-# first (lesson 06).
+# The rows count inner calls too. Here the optimizer's loop over four parameters makes more calls than forward and backward
+# together: it goes first (lesson 06).
 #
-# What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line. With the simulated card
-# (`where` runs any function there) each line gets the time that Python took in it, measured on your machine:
+# What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line. With
+# the simulated card (`where` runs any function there) each line gets the time that Python took in it, measured on your
+# machine:
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.own_script import where
@@ -589,6 +590,40 @@ lesson.progress()
 # ## Further
 #
 # Each section stands alone, but for *A Function that keeps less*, which follows the two before it.
+#
+# ### One product for three (3 min)
+#
+# Attention multiplies the same input with three weights: queries, keys, values. Three products of one input are one product
+# with the weights on top of each other. How much does the merged projection save, in operators, and in time on the simulated
+# H100?
+
+# %% experiment
+from helpers.own_script import simulated_cuda
+
+three, merged = [torch.nn.Linear(512, 512) for _ in range(3)], torch.nn.Linear(512, 3 * 512)
+with torch.no_grad():
+    merged.weight.copy_(torch.cat([linear.weight for linear in three]))
+    merged.bias.copy_(torch.cat([linear.bias for linear in three]))
+x = torch.randn(4, 512)
+for part, linear in zip(merged(x).chunk(3, dim=-1), three):
+    torch.testing.assert_close(part, linear(x))
+ways = {"three": lambda x: [linear(x) for linear in three], "merged": lambda x: merged(x).chunk(3, dim=-1)}
+print({name: f"{count(way, x).operators} operators" for name, way in ways.items()})
+for rows in (64, 16_384):
+    with simulated_cuda("H100") as gpu:
+        three, merged = [linear.to("cuda") for linear in three], merged.to("cuda")
+        for name, way in ways.items():
+            way(x := torch.randn(rows, 512, device="cuda"))  # a warm-up
+            gpu.synchronize()
+            began = gpu.clock()
+            way(x)
+            gpu.synchronize()
+            print(f"{rows:6,} rows, {name:6}: {1e6 * (gpu.clock() - began):6.1f} µs")
+
+# %% [markdown]
+# The same numbers come out. With few rows the two calls less are the gain. With many, the card is busy with the products, and
+# hardly anything is saved. The same holds for the gate and the input of a gated MLP, and for several heads that read one
+# input.
 #
 # ### What a call consists of (4 min)
 #

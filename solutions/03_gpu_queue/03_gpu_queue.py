@@ -286,8 +286,8 @@ check_bottleneck(wanted | {"hidden copies": "GPU", "balanced": "GPU", "some copi
 # %% [markdown]
 # ## 4 · Which lines wait?
 #
-# On the GPU: `loss` and `best` are single numbers, `x` is a 64 × 10 matrix, and `mask` is `x > 0`. On the CPU: `page` is a matrix in ordinary memory, and `pinned` one in pinned (page-locked) memory. Does the CPU
-# wait in these lines?
+# On the GPU: `loss` and `best` are single numbers, `x` is a 64 × 10 matrix, and `mask` is `x > 0`. On the CPU: `page` is a
+# matrix in ordinary memory, and `pinned` one in pinned (page-locked) memory. Does the CPU wait in these lines?
 
 # %% experiment
 you = lesson.predict(
@@ -518,11 +518,11 @@ for e in spans:
 # %% [markdown]
 # Four parts follow each other, as in your code. First the loader. Then the forward pass: `aten::linear` contains
 # `aten::addmm`, and so on. Then the backward pass, in reverse: `AddmmBackward0` belongs to an `addmm`, and both have the same
-# *Sequence number* in their `args`. Last the optimizer: dozens of small operators for four parameters (lesson 06). A long event
-# with few inside is work. A long event around many short ones is calls (lesson 02). Between two events Python runs.
+# *Sequence number* in their `args`. Last the optimizer: dozens of small operators for four parameters (lesson 06). A long
+# event with few inside is work. A long event around many short ones is calls (lesson 02). Between two events Python runs.
 #
-# With a GPU there are three more categories. `cuda_runtime` holds the CPU's calls to the driver, `kernel` and `gpu_memcpy` what
-# the GPU does. Here are the last events of the same step, with a read of the loss, on a simulated H100:
+# With a GPU there are three more categories. `cuda_runtime` holds the CPU's calls to the driver, `kernel` and `gpu_memcpy`
+# what the GPU does. Here are the last events of the same step, with a read of the loss, on a simulated H100:
 
 # %% experiment
 from helpers.own_script import simulated_cuda
@@ -540,8 +540,8 @@ for e in sorted(spans, key=lambda e: e["ts"])[-9:-1]:
     print(f"{e['ts'] % 1000:5.1f} µs + {e['dur']:4.1f}  {e['cat']:16} {e['name']:36} {number}")
 
 # %% [markdown]
-# A launch and its kernel have the same `correlation`, the number on the right. From the one to the other the work was in the queue.
-# **What blocks** is a long call of the driver: here `cudaStreamSynchronize`. The operator around it says who waits:
+# A launch and its kernel have the same `correlation`, the number on the right. From the one to the other the work was in the
+# queue. **What blocks** is a long call of the driver: here `cudaStreamSynchronize`. The operator around it says who waits:
 # `_local_scalar_dense`, the `.item()`. With `profile(with_stack=True)` the file has the line of your script as well.
 #
 # This line prints the verdict, and draws a picture like those above:
@@ -555,8 +555,8 @@ for e in sorted(spans, key=lambda e: e["ts"])[-9:-1]:
 # *GPU-bound*: cheaper kernels (lesson 10). The same file opens in [Perfetto](https://ui.perfetto.dev). Profiling takes time
 # itself: measure again without the profiler.
 #
-# Without a GPU at hand, `python -m helpers run train.py --card H100` runs your whole script, unchanged, on the simulated card. It
-# ranks its lines by what their repair could buy (lesson 17).
+# Without a GPU at hand, `python -m helpers run train.py --card H100` runs your whole script, unchanged, on the simulated
+# card. It ranks its lines by what their repair could buy (lesson 17).
 #
 # ## Sources on trial
 #
@@ -717,10 +717,10 @@ use_of_the_card(use)
 # > MFU = FLOPs that the model needs for a step ÷ (seconds of a step × the card's peak in FLOP/s)
 #
 # What counts are the matrix products of forward and backward: 2 FLOPs for a weight and a sample forward, 4 backward. For a
-# transformer that makes 6 × parameters × tokens, and 12 × layers × width × length² for the attention of a sequence. What a checkpoint computes
-# again does not count. (Where it does, the number is called HFU.) Nor do optimizer, waits and loader: they only make the step
-# longer. The peak is that of the format in which the products run, and the dense one: a data sheet often prints twice as much,
-# "with sparsity". PyTorch counts a step's FLOPs:
+# transformer that makes 6 × parameters × tokens, and 12 × layers × width × length² for the attention of a sequence. What a
+# checkpoint computes again does not count. (Where it does, the number is called HFU.) Nor do optimizer, waits and loader:
+# they only make the step longer. The peak is that of the format in which the products run, and the dense one: a data sheet
+# often prints twice as much, "with sparsity". PyTorch counts a step's FLOPs:
 
 # %% experiment
 from torch.utils.flop_counter import FlopCounterMode

@@ -547,8 +547,8 @@ for name, batches in {"your loader": iter(loader), "one fixed batch": itertools.
     )
 
 # %% [markdown]
-# The toy has no workers, so the two numbers of a line are nearly the same: the process that trains also loads. Subtract the lines. What is left
-# is what the loader costs.
+# The toy has no workers, so the two numbers of a line are nearly the same: the process that trains also loads. Subtract the
+# lines. What is left is what the loader costs.
 #
 # In a notebook, `%load_ext helpers` gives any cell a first line `%%trace mine.json.gz`. The picture shows the gaps.
 #

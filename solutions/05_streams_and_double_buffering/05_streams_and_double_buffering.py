@@ -525,8 +525,8 @@ from helpers import trace
 print(trace.classify(trace.read("copies.json.gz")))
 
 # %% [markdown]
-# The toy's batches are not pinned. *Waiting for a copy* and *sync* are two causes of this GPU's idle time. But the first line says launches:
-# pinned memory alone does not save the toy.
+# The toy's batches are not pinned. *Waiting for a copy* and *sync* are two causes of this GPU's idle time. But the first line
+# says launches: pinned memory alone does not save the toy.
 #
 # ```bash
 # python -m helpers copies.json.gz

@@ -444,8 +444,8 @@ for row in rows:
         print(f"{row.key}: ≈ {100 * share:.0f} % of the step's time on the CPU, ≈ {gpu_ms:.2f} ms on a GPU")
 
 # %% [markdown]
-# On the CPU PyTorch chooses the loop, and on a GPU *foreach*: so `None` says nothing before you know the device. The toy's model is so small that its
-# optimizer takes a large part of the step. That part is a bound: no optimizer can save more.
+# On the CPU PyTorch chooses the loop, and on a GPU *foreach*: so `None` says nothing before you know the device. The toy's
+# model is so small that its optimizer takes a large part of the step. That part is a bound: no optimizer can save more.
 
 # %% [markdown]
 # ## Sources on trial

@@ -561,11 +561,11 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 #
 # After an out-of-memory error, read its numbers first: what is reserved but unallocated, and what is free on the card,
 # together against the request (section 3). Without an error, compare **reserved** with the **peak** of what is allocated.
-# (After a step the activations are free, so what is allocated *then* says little.) If reserved is close to the peak, you
-# need less memory: go to lesson 09. If reserved is far above the peak, look for growing shapes, and try
-# `PYTORCH_ALLOC_CONF=expandable_segments:True` before anything else. If *allocated* grows from step to step, you have a
-# leak. The next cell prints the three numbers for a toy script on a simulated card, and writes a snapshot. At home leave out the lines of the
-# toy: the rest works on your GPU and on your own names.
+# (After a step the activations are free, so what is allocated *then* says little.) If reserved is close to the peak, you need
+# less memory: go to lesson 09. If reserved is far above the peak, look for growing shapes, and try
+# `PYTORCH_ALLOC_CONF=expandable_segments:True` before anything else. If *allocated* grows from step to step, you have a leak.
+# The next cell prints the three numbers for a toy script on a simulated card, and writes a snapshot. At home leave out the
+# lines of the toy: the rest works on your GPU and on your own names.
 
 # %% experiment
 from helpers.own_script import simulated_cuda, toy
@@ -583,8 +583,8 @@ with simulated_cuda("H100"):
     torch.cuda.memory._record_memory_history(enabled=None)
 
 # %% [markdown]
-# A snapshot is a dictionary with two halves. `segments` says what there is at the end: each segment has its blocks, one after the
-# other. `device_traces` says how it came to be: a list of events for each GPU.
+# A snapshot is a dictionary with two halves. `segments` says what there is at the end: each segment has its blocks, one after
+# the other. `device_traces` says how it came to be: a list of events for each GPU.
 
 # %% experiment
 import pickle
@@ -597,15 +597,17 @@ for segment in snapshot["segments"][:4]:
         f"segment of {segment['total_size'] / 2**20:.0f} MiB, stream {segment['stream']}, pool {segment['segment_type']!r}"
     )
     for block in segment["blocks"]:
-        lines = [f"{frame['name']}:{frame['line']}" for frame in block["frames"]]
-        print(f"    {block['size'] / 2**20:7.3f} MiB  {block['state']:16}", *lines[:3])
+        own = [frame for frame in block["frames"] if "/torch/" not in "/" + frame["filename"]]
+        lines = [f"{frame['name']}:{frame['line']}" for frame in block["frames"][:1] + own[:1]]
+        print(f"    {block['size'] / 2**20:7.3f} MiB  {block['state']:16}", *lines)
 print(Counter(event["action"] for event in snapshot["device_traces"][0]))
 
 # %% [markdown]
-# **What holds the memory** are the blocks with `active_allocated`. Their `frames` name the line that allocated them, the innermost first.
-# A block without frames was made before the recording began: here the model. `inactive` is free for the next request. Among the events,
-# `segment_alloc` is PyTorch asking the card (section 2); `alloc` and `free_completed` need no card. A leak is a line whose `alloc`
-# events in every step find no `free_completed`.
+# **What holds the memory** are the blocks with `active_allocated`. Their `frames` name the lines that led to it, the
+# innermost first. The cell shows the innermost one, and the first one outside of PyTorch: line 8 of the cell above, the step.
+# A block without frames was made before the recording began: here the model. `inactive` is free for the next request. Among
+# the events, `segment_alloc` is PyTorch asking the card (section 2); `alloc` and `free_completed` need no card. A leak is a
+# line whose `alloc` events in every step find no `free_completed`.
 #
 # ```bash
 # python -m helpers snapshot.pickle

@@ -529,8 +529,8 @@ with simulated_cuda("H100"):  # at home: without this line, on your own GPU
     optimizer.zero_grad()
 
 # %% [markdown]
-# The toy's peak is in the optimizer's step: AdamW's temporary tensors stand beside weights, gradients and states. `fused=True` makes none
-# (lesson 06). Fewer activations would change nothing here.
+# The toy's peak is in the optimizer's step: AdamW's temporary tensors stand beside weights, gradients and states.
+# `fused=True` makes none (lesson 06). Fewer activations would change nothing here.
 #
 # `memory.estimate(model, x)` from `helpers` works the same out without a card, and lesson 08's snapshot names the lines.
 #
@@ -682,10 +682,11 @@ check_training_memory(
 # %% [markdown]
 # ### Keep the products, compute the rest again (4 min)
 #
-# A checkpoint need not forget everything. What costs most to compute again are the matrix products; what takes most bytes for the least work are GELU,
-# norms and dropout. *Selective* checkpointing keeps the outputs of the operators that you name
+# A checkpoint need not forget everything. What costs most to compute again are the matrix products; what takes most bytes for
+# the least work are GELU, norms and dropout. *Selective* checkpointing keeps the outputs of the operators that you name
 # ([`create_selective_checkpoint_contexts`](https://docs.pytorch.org/docs/stable/checkpoint.html#torch.utils.checkpoint.create_selective_checkpoint_contexts)).
-# Four blocks of linear, GELU, linear, 1,024 tokens: what is kept after the forward pass, and what does the backward pass compute?
+# Four blocks of linear, GELU, linear, 1,024 tokens: what is kept after the forward pass, and what does the backward pass
+# compute?
 
 # %% experiment
 from functools import partial
@@ -714,8 +715,8 @@ for name, way in ways.items():
     print(f"{name:18} {kept / 2**20:4.0f} MiB kept, backward {flops / 1e9:.0f} GFLOP")
 
 # %% [markdown]
-# With the products kept, the backward pass computes hardly more than without a checkpoint, and GELU's outputs are gone. The plain checkpoint keeps least, and
-# computes every product a second time.
+# With the products kept, the backward pass computes hardly more than without a checkpoint, and GELU's outputs are gone. The
+# plain checkpoint keeps least, and computes every product a second time.
 #
 # ### The forgotten division (3 min)
 #

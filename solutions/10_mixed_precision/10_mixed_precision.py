@@ -560,8 +560,9 @@ model.train()
 print(f"loss {loss.item():.2f}, with bf16 {in_bf16.item():.2f}")
 
 # %% [markdown]
-# No gradient of the toy is lost, and the two losses agree to the digits that bf16 has: nothing speaks against it. With a share of some per cent in a
-# layer, fp16 needs the GradScaler. If the losses part in the first two digits, look for a sum or a norm in 16 bits.
+# No gradient of the toy is lost, and the two losses agree to the digits that bf16 has: nothing speaks against it. With a
+# share of some per cent in a layer, fp16 needs the GradScaler. If the losses part in the first two digits, look for a sum or
+# a norm in 16 bits.
 
 # %% [markdown]
 # ## On the real GPU
@@ -869,10 +870,10 @@ normal = torch.randn(1000, generator=torch.Generator().manual_seed(0), dtype=tor
 experiments.rounding_errors(normal, divisor=10_000)
 
 # %% [markdown]
-# As long as the range holds, the error depends on the mantissa alone. A power of two as scale costs no digit and brings
-# the range back. FP8 training rests on that: E4M3 for weights and activations, E5M2 with its wider range for gradients, and
-# a scale for each tensor, or for each row. Here are gradients of about 1e-4, one row of which is 10,000 times as large. What does E4M3
-# leave of them?
+# As long as the range holds, the error depends on the mantissa alone. A power of two as scale costs no digit and brings the
+# range back. FP8 training rests on that: E4M3 for weights and activations, E5M2 with its wider range for gradients, and a
+# scale for each tensor, or for each row. Here are gradients of about 1e-4, one row of which is 10,000 times as large. What
+# does E4M3 leave of them?
 
 # %% experiment
 g = 1e-4 * torch.randn(256, 1024, generator=torch.Generator().manual_seed(0))
@@ -887,11 +888,12 @@ for name, size in scales.items():
     print(f"{name:18} {(rounded == 0).float().mean():4.0%} became 0; a row is off by {off:.0%}")
 
 # %% [markdown]
-# One large row takes the range from all others. A scale for each row gives it back, for 4 bytes a row. The scale has to be known before the rounding:
-# either it is computed from the tensor first, one more read of all of it, or it is *delayed*, taken from the steps before. What FP8 saves: a byte
-# for each number that is read, and products at twice the peak of 16 bits ({{fp8_tflops:,.0f}} against {{bf16_tflops:,.0f}} TFLOP/s on an H100). The
-# casts are launches and reads of their own, so small layers lose. Weights, moments and sums stay in 16 or 32 bits. And **MFU** is counted
-# against the peak of the format that computes (lesson 03): the same step has half the MFU when its products move to FP8 and gain nothing.
+# One large row takes the range from all others. A scale for each row gives it back, for 4 bytes a row. The scale has to be
+# known before the rounding: either it is computed from the tensor first, one more read of all of it, or it is *delayed*,
+# taken from the steps before. What FP8 saves: a byte for each number that is read, and products at twice the peak of 16 bits
+# ({{fp8_tflops:,.0f}} against {{bf16_tflops:,.0f}} TFLOP/s on an H100). The casts are launches and reads of their own, so
+# small layers lose. Weights, moments and sums stay in 16 or 32 bits. And **MFU** is counted against the peak of the format
+# that computes (lesson 03): the same step has half the MFU when its products move to FP8 and gain nothing.
 
 # %% [markdown]
 # **Exercise 10.4 — decode and round by hand** (★★, 15 min)

@@ -594,8 +594,8 @@ optimizer.zero_grad()
 print("graphs compiled:", dynamo.utils.counters["stats"]["unique_graphs"])
 
 # %% [markdown]
-# One graph, no break, and all batches of the epoch went through the same graph: the toy is ready to be compiled. A last batch that is smaller would make the second
-# number 2.
+# One graph, no break, and all batches of the epoch went through the same graph: the toy is ready to be compiled. A last batch
+# that is smaller would make the second number 2.
 #
 # On the command line: the reasons in words, and a report to click through
 # ([tlparse](https://github.com/meta-pytorch/tlparse)).
@@ -1022,8 +1022,9 @@ you.against(outcomes, evidence="live (CPU)", what="second result")
 #
 # ### Compile a block, and once for all runs (4 min)
 #
-# The loop over a model's blocks is unrolled: the compiler gets all of them. With `block.compile()` for each block it gets one, if the blocks are
-# objects of one class: this is **regional compilation**. How many operators does it have to look at, for twelve blocks?
+# The loop over a model's blocks is unrolled: the compiler gets all of them. With `block.compile()` for each block it gets
+# one, if the blocks are objects of one class: this is **regional compilation**. How many operators does it have to look at,
+# for twelve blocks?
 
 # %% experiment
 for name in ("the whole model", "each block"):
@@ -1036,13 +1037,14 @@ for name in ("the whole model", "each block"):
     print(f"{name}: {len(sizes)} graph(s), operators: {', '.join(map(str, sizes))}")
 
 # %% [markdown]
-# (Two graphs, because the first block's input needs no gradient, and the others' does.) The code across a block's border is not fused. That
-# is the price.
+# (Two graphs, because the first block's input needs no gradient, and the others' does.) The code across a block's border is
+# not fused. That is the price.
 #
-# What Inductor wrote is kept on disk: the next process finds it, if code, shapes, versions and card are the same. That is a **warm start**. In
-# `torch._dynamo.utils.counters["inductor"]` stand `fxgraph_cache_hit` and `fxgraph_cache_miss`. `TORCHINDUCTOR_CACHE_DIR` says where: on a cluster, put
-# it where all ranks and the next job read it. [`torch.compiler.save_cache_artifacts()`](https://docs.pytorch.org/docs/stable/generated/torch.compiler.save_cache_artifacts.html) packs
-# it into bytes that another machine loads.
+# What Inductor wrote is kept on disk: the next process finds it, if code, shapes, versions and card are the same. That is a
+# **warm start**. In `torch._dynamo.utils.counters["inductor"]` stand `fxgraph_cache_hit` and `fxgraph_cache_miss`.
+# `TORCHINDUCTOR_CACHE_DIR` says where: on a cluster, put it where all ranks and the next job read it.
+# [`torch.compiler.save_cache_artifacts()`](https://docs.pytorch.org/docs/stable/generated/torch.compiler.save_cache_artifacts.html)
+# packs it into bytes that another machine loads.
 #
 # ### Two models (5 min)
 #

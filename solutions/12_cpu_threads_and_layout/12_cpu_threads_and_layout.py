@@ -485,8 +485,8 @@ for threads in (1, 2):  # at home: 1, 2, half of your CPUs, all of them
 torch.set_num_threads(before)
 
 # %% [markdown]
-# The toy's products are too small to be shared, so a second thread has nothing to win here. For your model take the smallest number of threads after
-# which the time no longer falls. `OMP_NUM_THREADS` sets it from outside.
+# The toy's products are too small to be shared, so a second thread has nothing to win here. For your model take the smallest
+# number of threads after which the time no longer falls. `OMP_NUM_THREADS` sets it from outside.
 #
 # Two lines for the shell. The first counts which reorders repeat in every step. The second keeps a process and its memory on one
 # NUMA node.

@@ -133,16 +133,14 @@ you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller",
 def quantize(
     x: torch.Tensor, bits: int = 8, dim: int | None = None, symmetric: bool = True
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
-    """x (float32, any shape and strides, not empty) as integers: (q, scale, zero) with x ≈ (q − zero) · scale.
+    """x (float32, not empty) as integers: (q, scale, zero) with x ≈ (q − zero) · scale.
 
-    bits: 2 to 8, else ValueError. dim: None for one scale (shape ()), else one for each index along dim (−1 is the last),
-    and all other dimensions are 1. q: int8, within ±most if symmetric, from −most − 1 to most if affine, with most =
-    2^(bits−1) − 1. scale: float32, above 0: largest |x| ÷ most, or (high − low) ÷ (2^bits − 1); any for a group of zeros.
-    zero: None if symmetric, else int8, of scale's shape.
+    bits: 2 to 8, else ValueError. dim: None for one scale (shape ()), else one for each index along dim, other dimensions 1.
+    Symmetric: scale = largest |x| ÷ most, most = 2^(bits−1) − 1; q int8 within ±most; zero None. Affine: scale =
+    (high − low) ÷ (2^bits − 1); q int8 from −most − 1 to most; zero int8. Scales are float32; any above 0 for a group of zeros.
 
-    Graded: each number comes back within half a scale (and a ten-thousandth more, for float32), 0 as exactly 0, in groups
-    whose largest |x| is 0, or from 1e-25 to 1e25. For n numbers and k scales n + 4 · k bytes are kept, k more for zeros; at
-    most 13 · n (three float32 temporaries and the result) and 64 · k + 1 KiB are alive at once. No .numpy(), no .tolist().
+    Graded: each number comes back within half a scale, 0 as exactly 0, where a group's largest |x| is 0, or from 1e-25 to 1e25.
+    Alive at once, for n numbers and k scales: at most 13 · n bytes (three float32 temporaries and q) and 64 · k + 1 KiB. No .numpy(), no .tolist().
     """
     ### BEGIN SOLUTION
     if not 2 <= bits <= 8:
@@ -298,16 +296,13 @@ you.against(shares, experiments.products_table(products, exact), evidence="live 
 class Int8Linear(torch.nn.Module):
     """y = x Wᵀ + b with W in int8, and x in int8 while it is multiplied. Int8Linear(linear) for a trained nn.Linear.
 
-    forward(x): float32, (..., K) → (..., N); any leading dimensions, or none, and at least one row; K and N are multiples
-    of 8. One symmetric scale for each row of W, and for each row of x as it comes. Their largest numbers are 0, or from
-    1e-12 to 1e12. A row of zeros gives the bias, and no nan is converted to int8 on the way. A result stays as it is
-    when the next batch comes.
+    forward(x): float32, (..., K) → (..., N); leading dimensions or none, at least one row; K and N are multiples of 8. One
+    symmetric scale for each row of W and of x. A row is all 0 (then the result is the bias, and no nan on the way), or its
+    largest number is from 1e-12 to 1e12. A result stays as it is when the next batch comes.
 
-    Graded: a result's error is at most 1.3 times what rounding both costs, √(s²/12 · Σw² + t²/12 · Σx²) with the scales s
-    of x and t of W. One torch._int_mm, of a shape that CUDA takes (pad the rows, to 32 at the most), and no other product.
-    N · K + 4 · N bytes are kept, 4 · N more for a bias, all in its state_dict, and nothing of the linear's own weight. At
-    most 13 · R · K + 12 · R · N bytes and 4 KiB are alive at once in forward, R being the rows of x, or 32 where x has
-    fewer. No .numpy(), no .tolist().
+    Graded: the error, at most 1.3 times √(s²/12 · Σw² + t²/12 · Σx²), which rounding costs (s, t: scales of x and W). One
+    torch._int_mm of a shape that CUDA takes (at most 32 rows when padded), no other product. Kept, in the state_dict: a byte
+    for a weight, 4 for a scale and for a bias. Alive in forward: 13 · R · K + 12 · R · N bytes and 4 KiB, R ≥ 32 rows. No .numpy(), .tolist().
     """
 
     def __init__(self, linear: torch.nn.Linear) -> None:
@@ -525,11 +520,12 @@ lesson.keep(script_operators=operators["float32"], script_operators_now=operator
 # %% [markdown]
 # ## Your own script
 #
-# Quantization of weights pays where linear layers hold most of the bytes, and it hurts where one input channel is much larger than the others. So look at each
-# linear layer first: its size, its rounding error in 8 bits, and how many times as large its largest input channel is as the median
-# channel. Where that is more than about 20 times, round only the weights of that layer, or smooth it. Try
-# [torchao](https://github.com/pytorch/ao) first (`quantize_(model, Int8WeightOnlyConfig())`, then `torch.compile`), and measure
-# the accuracy on your task. `%%count` (after `%load_ext helpers`) shows which operators a quantized forward really calls.
+# Quantization of weights pays where linear layers hold most of the bytes, and it hurts where one input channel is much larger
+# than the others. So look at each linear layer first: its size, its rounding error in 8 bits, and how many times as large its
+# largest input channel is as the median channel. Where that is more than about 20 times, round only the weights of that
+# layer, or smooth it. Try [torchao](https://github.com/pytorch/ao) first (`quantize_(model, Int8WeightOnlyConfig())`, then
+# `torch.compile`), and measure the accuracy on your task. `%%count` (after `%load_ext helpers`) shows which operators a
+# quantized forward really calls.
 
 # %% experiment
 from helpers.own_script import toy

@@ -463,7 +463,8 @@ for hook in (None, noop_hook):
 dist.destroy_process_group()
 
 # %% [markdown]
-# Here is one rank. It has nobody to send to, so the difference of the two times is noise. Two ranks or more, each with this script:
+# Here is one rank. It has nobody to send to, so the difference of the two times is noise. Two ranks or more, each with this
+# script:
 #
 # ```bash
 # torchrun --standalone --nproc-per-node 2 train.py

@@ -470,8 +470,8 @@ print(f"rank {dist.get_rank()}: {mine:,} bytes of shards, of {sum(p.nbytes for p
 dist.destroy_process_group()
 
 # %% [markdown]
-# Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole; with eight the first number is an eighth of
-# the second (the rows that are left over go to the first ranks).
+# Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole; with eight
+# the first number is an eighth of the second (the rows that are left over go to the first ranks).
 #
 # ```bash
 # torchrun --nproc-per-node 8 train.py

@@ -484,8 +484,8 @@ with CommDebugMode() as sent:
 print("collectives in one step:", {str(kind): n for kind, n in sent.get_comm_counts().items()})
 
 # %% [markdown]
-# The toy fits everywhere, so the answer is: split nothing. It has no collective, as one process should. Most of its parameters are in the first layer: two
-# pipeline stages would not be equal.
+# The toy fits everywhere, so the answer is: split nothing. It has no collective, as one process should. Most of its
+# parameters are in the first layer: two pipeline stages would not be equal.
 
 # %% [markdown]
 # ## Sources on trial
@@ -693,10 +693,11 @@ experiments.sent_table(steps | ranks.run_ranks(experiments.split_and_run, 2, mor
 # %% [markdown]
 # ### Long texts and many experts, as arithmetic
 #
-# Two more ways to split. **Context parallelism** cuts the tokens: each rank has a part of the text, and its queries have to see the keys and values of all
-# others. These go round in a ring, `2 × tokens of a rank × width × bytes` in each of `ranks − 1` rounds, while the attention of the last part is
-# computed. **Expert parallelism** spreads the MLPs of a *mixture of experts*: each token goes to `k` experts, wherever they are, and comes back. That is two
-# all-to-alls, `k × tokens of a rank × width × bytes` each, of which the share `(ranks − 1) / ranks` leaves the rank.
+# Two more ways to split. **Context parallelism** cuts the tokens: each rank has a part of the text, and its queries have to
+# see the keys and values of all others. These go round in a ring, `2 × tokens of a rank × width × bytes` in each of `ranks −
+# 1` rounds, while the attention of the last part is computed. **Expert parallelism** spreads the MLPs of a *mixture of
+# experts*: each token goes to `k` experts, wherever they are, and comes back. That is two all-to-alls, `k × tokens of a rank
+# × width × bytes` each, of which the share `(ranks − 1) / ranks` leaves the rank.
 
 # %% experiment
 WIDTH, BYTES, PEAK = 8192, 2, 989.4e12  # bfloat16, and an H100's products in it
@@ -716,9 +717,10 @@ for experts in (1, 2, 8):
     )
 
 # %% [markdown]
-# What a round computes grows with the square of a rank's tokens, what it sends only with their number. So the ring hides for long texts, and only for
-# them. With experts both sides grow with `k`: their ratio is fixed by the width and the link. Wide experts on NVLink bear it; between nodes the
-# link is slower, and so is the step. (All this at the published peaks: a real product reaches a part of them.)
+# What a round computes grows with the square of a rank's tokens, what it sends only with their number. So the ring hides for
+# long texts, and only for them. With experts both sides grow with `k`: their ratio is fixed by the width and the link. Wide
+# experts on NVLink bear it; between nodes the link is slower, and so is the step. (All this at the published peaks: a real
+# product reaches a part of them.)
 #
 # ### Which link can bear it?
 #

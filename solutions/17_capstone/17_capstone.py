@@ -7,9 +7,9 @@
 # slow places. You have the tools. What you need now is a *method*: measure, rank, repair one thing, measure again. Another class may have
 # another script. So there is no list of answers.
 #
-# **Time** 60 min, with three exercises; *Further*: 32 min, with two more. **Before this** lessons 00 to 13. Three words from lesson 14:
-# a **rank** is one of several processes that train together, each with its GPU; in a **collective** they exchange data; an **all-reduce**
-# is a collective that gives every rank the sum of what all ranks have.
+# **Time** 60 min, with three exercises; *Further*: 32 min, with two more. **Before this** lessons 00 to 13. Three words from
+# lesson 14: a **rank** is one of several processes that train together, each with its GPU; in a **collective** they exchange
+# data; an **all-reduce** is a collective that gives every rank the sum of what all ranks have.
 #
 # **Afterwards you can**
 # - find out what limits a training run that you have never seen;
@@ -61,7 +61,8 @@ you = lesson.predict({"the GPU computes": ...}, choices=["under 40 %", "40 to 80
 you.against({"the GPU computes": experiments.computes(script)}, evidence="simulated (H100)")
 
 # %% [markdown]
-# All the rest of the step, the GPU waits for somebody: for the CPU's launches, for a copy, or for data. Who that is, the counters say.
+# All the rest of the step, the GPU waits for somebody: for the CPU's launches, for a copy, or for data. Who that is, the
+# counters say.
 #
 # ## 2 · What is too much?
 #
@@ -439,15 +440,15 @@ experiments.tried(script, "all", repair_data, repair_model, repair_step)
 #
 # ## Your own script
 #
-# What `capstone.where` is for this script, one command is for any script. It needs no change: where the script says `"cuda"`, it gets the
-# simulated card.
+# What `capstone.where` is for this script, one command is for any script. It needs no change: where the script says `"cuda"`,
+# it gets the simulated card.
 #
 # ```bash
 # python -m helpers run train.py --card H100
 # ```
 #
-# In a notebook, `%load_ext helpers` and a first line `%%run_on H100` do the same for a cell that trains. So does this block, here
-# around a toy script with two faults:
+# In a notebook, `%load_ext helpers` and a first line `%%run_on H100` do the same for a cell that trains. So does this block,
+# here around a toy script with two faults:
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers import own_script
@@ -462,10 +463,11 @@ with own_script.on("H100") as ran:
 own_script.findings(ran)
 
 # %% [markdown]
-# Read it from the top. *Host* and *device* say what either side did in a step: here the host is busy, and the device is mostly idle.
-# **MFU** is the number to aim at: FLOPs that the model needs in a step, divided by what the card could do in the same time (lesson 03).
-# Then come the lines, the one whose repair could buy most first. The number is a bound, as in section 4: it counts what the line costs now, less
-# what another limit hides. The times of Python and of the loader are measured on your machine. The rest is simulated.
+# Read it from the top. *Host* and *device* say what either side did in a step: here the host is busy, and the device is
+# mostly idle. **MFU** is the number to aim at: FLOPs that the model needs in a step, divided by what the card could do in the
+# same time (lesson 03). Then come the lines, the one whose repair could buy most first. The number is a bound, as in section
+# 4: it counts what the line costs now, less what another limit hides. The times of Python and of the loader are measured on
+# your machine. The rest is simulated.
 #
 # On a real GPU, PyTorch itself names the lines that wait. The *sync debug mode* warns at each:
 
@@ -483,8 +485,8 @@ with simulated_cuda("H100"), warnings.catch_warnings(record=True) as waits:
 print(len(waits), "warnings in", len(loader), "steps; the last one:", str(waits[-1].message).splitlines()[0])
 
 # %% [markdown]
-# In a script each warning comes with its file and line. Two kinds are here: the two copies of a batch from memory that is not pinned, and
-# the `.item()`.
+# In a script each warning comes with its file and line. Two kinds are here: the two copies of a batch from memory that is not
+# pinned, and the `.item()`.
 #
 # And is it the loader? Run the loop once on one kept batch. The block stops after 100 steps or ten seconds:
 
@@ -510,10 +512,10 @@ print(f"as it is: ≈ {1e3 * seconds_a_step(batches):.2f} ms a step")
 print(f"on one batch: ≈ {1e3 * seconds_a_step(iter(kept)):.2f} ms a step")
 
 # %% [markdown]
-# Is it much faster on one batch? Then repair loading first. After each repair run twenty steps with fixed seeds, and compare the losses
-# with those from before: `torch.testing.assert_close(after, before, rtol=1e-3, atol=0)`. Mixed precision rounds more: there look at the
-# validation too. Before the first repair look for switches that somebody left on: anomaly detection, a profiler,
-# `CUDA_LAUNCH_BLOCKING=1` (lesson 00).
+# Is it much faster on one batch? Then repair loading first. After each repair run twenty steps with fixed seeds, and compare
+# the losses with those from before: `torch.testing.assert_close(after, before, rtol=1e-3, atol=0)`. Mixed precision rounds
+# more: there look at the validation too. Before the first repair look for switches that somebody left on: anomaly detection,
+# a profiler, `CUDA_LAUNCH_BLOCKING=1` (lesson 00).
 #
 # ## Recap
 #
@@ -544,8 +546,9 @@ lesson.progress()
 #
 # ### Which part of the machine (2 min)
 #
-# **Which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and the GPU. *Loading* means
-# reading pictures, and making batches of them.) The next cell but one runs the script on four other machines. It takes half a minute.
+# **Which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and the GPU.
+# *Loading* means reading pictures, and making batches of them.) The next cell but one runs the script on four other machines.
+# It takes half a minute.
 
 # %% experiment
 you = lesson.predict({"twice as fast helps most": ...}, choices=["CPU", "GPU", "copies", "loading"])

@@ -334,9 +334,10 @@ you.against({"claim A": "partly", "claim B": "confounded", "claim C": "cannot te
 #
 # **Exercise 18.2 — design the trial** (★★, 10 min)
 #
-# Nobody hands you the numbers now. You are given a claim, and `run`, which measures as many pairs as you ask for. Decide what is
-# run, and how often. Then give the verdict by the rules above, with `interval` from the set-up. You have 80 pairs for each condition,
-# controls included. Claims differ in their noise: a few pairs are enough for some, and for one not even all of them.
+# Nobody hands you the numbers now. You are given a claim, and `run`, which measures as many pairs as you ask for. Decide what
+# is run, and how often. Then give the verdict by the rules above, with `interval` from the set-up. You have 80 pairs for each
+# condition, controls included. Claims differ in their noise: a few pairs are enough for some, and for one not even all of
+# them.
 #
 # <details><summary>Hint 1</summary>What has to be measured under each condition before its numbers mean anything? How many intervals is
 # that?</details>
@@ -435,8 +436,8 @@ running_example.compare(plain, best)
 #
 # ## Your own script
 #
-# You read in a blog that something makes training faster. Try it on your own model. The claim below is that a fused optimizer makes a step
-# faster. Write your own claim in its place.
+# You read in a blog that something makes training faster. Try it on your own model. The claim below is that a fused optimizer
+# makes a step faster. Write your own claim in its place.
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers import compare, count
