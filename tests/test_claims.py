@@ -55,7 +55,9 @@ def test_one_sentence_stands_once_and_has_one_verdict() -> None:
         if claim.also:
             word = verdicts.judged(source, claim, told).word
             others = {name: told[name]["verdict"] for name in claim.also}
-            assert all(verdict.startswith(word) for verdict in others.values()), f"{claim.says}: {word}; but {others}"
+            assert all(verdict.startswith(word) for verdict in others.values()), (
+                f"{claim.says}: {word}; but {others}"
+            )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,10 @@ from helpers.lesson import sources
 
 #: word of a verdict → when it is given; the same rule for every claim of every source
 RULES = {
-    "confirmed": "It was so in every case that was tried, and these are cases that the sentence speaks of.",
+    "confirmed": (
+        "It was so in every case that was tried, and these are cases that the sentence speaks of. Of a sentence that says *may* "
+        "or *sometimes* one such case is enough."
+    ),
     "partly": (
         "It was so in some of the cases and not in others, or for one part of the sentence and not for another. The verdict "
         "names the condition or the part. Advice that depends on the program is partly true."

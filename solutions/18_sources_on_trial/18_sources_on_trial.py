@@ -41,7 +41,8 @@ lesson.start("18_sources_on_trial", evidence=["live (CPU)", "simulated (H100)", 
 #
 # A verdict begins with one of four words:
 #
-# - **confirmed**: it was so in every case that was tried, and these are cases that the sentence speaks of;
+# - **confirmed**: it was so in every case that was tried, and these are cases that the sentence speaks of (if it says "may" or
+#   "sometimes", one such case is enough);
 # - **partly**: it was so in some of them and not in others, or for one part of the sentence; the verdict says which;
 # - **refuted**: it was so in none;
 # - **untested**: nothing that was run here could have shown it to be wrong; the verdict says what a trial would take.
@@ -87,22 +88,22 @@ claims
 
 # %% [markdown]
 # All in all there are {{claims}} claims. {{untested}} of them are untested, each for a reason: the source does not say which
-# model it means, or a GPU or a large data set is missing, or no run could show it. The other {{tested}} were tried. Of ten
-# tried claims, how many are confirmed, and how many refuted? Which source has the most refuted ones?
+# model it means, or a GPU or a large data set is missing, or no run could show it. The other {{tested}} were tried. What
+# part of these is confirmed, and what part refuted? Which source has the most refuted ones?
 
 # %% experiment
 you = lesson.predict(
-    {"confirmed, of ten": ..., "refuted, of ten": ..., "most refuted": ...},
+    {"confirmed": ..., "refuted": ..., "most refuted": ...},
     choices={
-        "confirmed, of ten": [1, 3, 5, 7],
-        "refuted, of ten": [0, 2, 4, 6],
+        "confirmed": [*experiments.PARTS.values()],
+        "refuted": [*experiments.PARTS.values()],
         "most refuted": ["book-notes", "compile-300", "five-strategies", "guide"],
     },
 )
 
 # %% experiment
 refuted = {source: words["refuted"] for source, words in claims.by(lambda row: row.source).items()}
-counted = {"confirmed, of ten": claims.of_ten("confirmed"), "refuted, of ten": claims.of_ten("refuted")}
+counted = {word: claims.part(word) for word in ("confirmed", "refuted")}
 lesson.keep(claims=len(claims.rows), untested=claims.total["untested"], tested=claims.tested)
 lesson.keep(
     partly=claims.of_ten("partly"), confirmed=claims.of_ten("confirmed"), refuted=claims.of_ten("refuted")

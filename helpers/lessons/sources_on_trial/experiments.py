@@ -19,6 +19,8 @@ from helpers.plots.picture import Picture
 from helpers.text.tables import Table, table
 
 ARITHMETIC, CPU = "arithmetic", "live (CPU)"
+#: a share, and its words
+PARTS = {0.0: "hardly any", 0.125: "an eighth", 1 / 3: "a third", 0.6: "more than half"}
 
 # --- the table of claims ------------------------------------------------------------------------------------------
 
@@ -41,6 +43,11 @@ class Claims:
     @property
     def tested(self) -> int:
         return len(self.rows) - self.total["untested"]
+
+    def part(self, word: str) -> str:
+        """Of the tested claims, which part has this word: the nearest of PARTS."""
+        share = self.total[word] / self.tested
+        return PARTS[min(PARTS, key=lambda part: abs(part - share))]
 
     def of_ten(self, word: str) -> int:
         """Of ten tested claims, how many have this word."""
