@@ -1,4 +1,5 @@
-"""Models of the usual kinds, in plain PyTorch, with random weights: GPT-2, BERT, ResNet, VGG and ViT.
+"""Models of the usual kinds, in plain PyTorch, with random weights: GPT-2, OPT, BERT, ResNet, RegNet, MobileNet, ConvNeXt,
+VGG and ViT.
 
 They are measured and simulated, never trained to an end. eager=True writes attention out operator by operator
 ("filled": with its mask put in by masked_fill, "bare": without one), and gelu_parts=True gelu, as the models did that others measured
@@ -54,6 +55,10 @@ class Attention(nn.Module):
             scores = (q @ k.transpose(-1, -2)) / math.sqrt(q.shape[-1])
             if self.mask is not None and self.eager == "filled":
                 scores = scores.masked_fill(self.mask[:length, :length] == 0, float("-inf"))
+            elif self.eager == "added":
+                least = torch.finfo(scores.dtype).min
+                scores = scores + torch.zeros(batch, 1, length, length, device=x.device, dtype=scores.dtype)
+                scores = torch.max(scores, torch.full((), least, device=x.device, dtype=scores.dtype))
             elif self.mask is not None:
                 lowest = torch.full((), torch.finfo(scores.dtype).min, device=x.device, dtype=scores.dtype)
                 scores = torch.where(self.mask[:length, :length], scores, lowest)
@@ -80,7 +85,8 @@ class Block(nn.Module):
         gelu_parts: bool = False,
     ) -> None:
         super().__init__()
-        self.before, self.p, self.gelu_parts = before, dropout, gelu_parts
+        self.before, self.p = before, dropout
+        self.activation = _gelu_in_parts if gelu_parts else F.gelu
         self.attention = Attention(size, causal, eager, before, dropout)
         self.norm_1, self.norm_2 = nn.LayerNorm(size.width), nn.LayerNorm(size.width)
         self.wide, self.narrow = nn.Linear(size.width, 4 * size.width), nn.Linear(4 * size.width, size.width)
@@ -93,9 +99,7 @@ class Block(nn.Module):
         return self.norm_2(x + self._mlp(x))
 
     def _mlp(self, x: Tensor) -> Tensor:
-        wide = self.wide(x)
-        wide = _gelu_in_parts(wide) if self.gelu_parts else F.gelu(wide)
-        return F.dropout(self.narrow(wide), self.p, self.training)
+        return F.dropout(self.narrow(self.activation(self.wide(x))), self.p, self.training)
 
 
 class GPT2(nn.Module):
@@ -123,6 +127,19 @@ class GPT2(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.head(self.norm(x))
+
+
+class OPT(GPT2):
+    """OPT as Hugging Face writes it out: as GPT-2, with relu and three products for queries, keys and values; its mask is
+    added, and what is below the least number is cut. 1.3 billion parameters at the default size."""
+
+    SIZE = Size(2048, 24, 32, 50272, 2048)
+
+    def __init__(self, size: Size = SIZE, dropout: float = 0.0) -> None:
+        super().__init__(size, eager="added", dropout=dropout)
+        for block in self.blocks:
+            block.activation = F.relu
+            block.attention = Attention(size, True, "added", False, dropout)
 
 
 class Bert(nn.Module):
@@ -213,6 +230,124 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.blocks(self.stem(images)).mean((2, 3)))
+
+
+class RegNet(nn.Module):
+    """RegNetX-1.6GF by default. depths, widths: blocks and channels of each stage; per_group: channels a group of the 3×3
+    convolutions. Shapes as in ResNet."""
+
+    def __init__(
+        self, depths: tuple[int, ...] = (2, 4, 10, 2), widths: tuple[int, ...] = (72, 168, 408, 912),
+        per_group: int = 24, classes: int = 1000,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        layers: list[nn.Module] = [nn.Conv2d(3, 32, 3, 2, 1, bias=False), nn.BatchNorm2d(32), nn.ReLU(True)]
+        channels = 32
+        for depth, width in zip(depths, widths, strict=True):
+            for i in range(depth):
+                layers.append(
+                    Bottleneck(channels, width, 1 if i else 2, width, width // min(per_group, width))
+                )
+                channels = width
+        self.features, self.head = nn.Sequential(*layers), nn.Linear(channels, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.features(images).mean((2, 3)))
+
+
+class Inverted(nn.Module):
+    """MobileNetV2's block: channels widened by a 1×1 convolution, one 3×3 each, narrowed again."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, wider: int) -> None:
+        super().__init__()
+        inner = inputs * wider
+        layers: list[nn.Module] = []
+        if wider > 1:
+            layers = [nn.Conv2d(inputs, inner, 1, bias=False), nn.BatchNorm2d(inner), nn.ReLU6(True)]
+        layers += [
+            nn.Conv2d(inner, inner, 3, stride, 1, groups=inner, bias=False), nn.BatchNorm2d(inner), nn.ReLU6(True),
+            nn.Conv2d(inner, outputs, 1, bias=False), nn.BatchNorm2d(outputs),
+        ]  # fmt: skip
+        self.layers, self.short = nn.Sequential(*layers), stride == 1 and inputs == outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x) + x if self.short else self.layers(x)
+
+
+class MobileNet(nn.Module):
+    """MobileNetV2; wide: times as many channels. Shapes as in ResNet."""
+
+    def __init__(self, wide: float = 1.0, classes: int = 1000) -> None:
+        super().__init__()
+
+        def rounded(channels: float) -> int:
+            whole = max(8, int(channels + 4) // 8 * 8)
+            return whole + 8 if whole < 0.9 * channels else whole
+
+        channels, last = rounded(32 * wide), max(1280, rounded(1280 * wide))
+        layers: list[nn.Module] = [
+            nn.Conv2d(3, channels, 3, 2, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU6(True),
+        ]  # fmt: skip
+        stages = (
+            (1, 16, 1, 1),
+            (6, 24, 2, 2),
+            (6, 32, 3, 2),
+            (6, 64, 4, 2),
+            (6, 96, 3, 1),
+            (6, 160, 3, 2),
+            (6, 320, 1, 1),
+        )
+        for wider, width, depth, stride in stages:
+            for i in range(depth):
+                layers.append(Inverted(channels, rounded(width * wide), 1 if i else stride, wider))
+                channels = rounded(width * wide)
+        layers += [nn.Conv2d(channels, last, 1, bias=False), nn.BatchNorm2d(last), nn.ReLU6(True)]
+        self.features, self.head = nn.Sequential(*layers), nn.Linear(last, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.features(images).mean((2, 3)))
+
+
+class _OverChannels(nn.LayerNorm):
+    """A LayerNorm of images, over their channels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+
+
+class _ConvNeXtBlock(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.depthwise = nn.Conv2d(width, width, 7, padding=3, groups=width)
+        self.norm = nn.LayerNorm(width)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.scale = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
+        y = self.narrow(F.gelu(self.wide(y))).permute(0, 3, 1, 2)
+        return y * self.scale.view(1, -1, 1, 1) + x
+
+
+class ConvNeXt(nn.Module):
+    """ConvNeXt-T by default. Shapes as in ResNet."""
+
+    def __init__(self, depths: tuple[int, ...] = (3, 3, 9, 3), width: int = 96, classes: int = 1000) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [nn.Conv2d(3, width, 4, 4), _OverChannels(width)]
+        for stage, depth in enumerate(depths):
+            if stage:
+                layers += [_OverChannels(width), nn.Conv2d(width, 2 * width, 2, 2)]
+                width *= 2
+            layers += [_ConvNeXtBlock(width) for _ in range(depth)]
+        self.features, self.norm, self.head = (
+            nn.Sequential(*layers),
+            nn.LayerNorm(width),
+            nn.Linear(width, classes),
+        )
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.head(self.norm(self.features(images).mean((2, 3))))
 
 
 class VGG(nn.Module):

@@ -167,10 +167,14 @@ def test_calibrated_is_better_than_uncalibrated_on_what_was_held_out() -> None:
 def test_whole_steps_that_the_fit_never_saw() -> None:
     steps = devices.efficiencies()["steps"]
     held = [abs(s["error"]) for s in steps if s["held_out"]]
-    assert len(steps) >= 80 and len(steps) / 4 < len(held) < len(steps) / 2
-    assert np.median(held) < 0.10
-    assert max(held) < 0.25
-    assert devices.steps_off_by() == max(abs(s["error"]) for s in steps) < 0.30
+    assert len(steps) >= 160 and len(held) > len(steps) / 2
+    assert np.median(held) < 0.06
+    assert devices.steps_off_by() == max(abs(s["error"]) for s in steps) < 0.33
+    transformers = [abs(s["error"]) for s in steps if s["source"] == "NeuSight"]
+    assert len(transformers) == 62 and np.mean(transformers) < 0.06 and max(transformers) < 0.22
+    assert sum(error > 0.20 for error in transformers) <= 1  # a T4, which lowers its clock with time
+    images = [abs(s["error"]) for s in steps if s["held_out"] and "x 224" in s["what"].replace("×", "x")]
+    assert np.median(images) < 0.10 and sum(error > 0.25 for error in images) <= 1
 
 
 def test_products_whose_rows_are_no_whole_16_bytes_took_longer_and_do_so_here() -> None:
@@ -186,10 +190,13 @@ def test_products_whose_rows_are_no_whole_16_bytes_took_longer_and_do_so_here() 
     assert measured_cost == pytest.approx(roofline._UNALIGNED[4], rel=0.15)
 
 
-def test_a_third_of_the_steps_is_held_out_whole_groups_at_a_time() -> None:
+def test_steps_are_held_out_by_the_rule_whole_groups_at_a_time() -> None:
     found = measured.steps()
-    sides = {(s.group, s.held_out) for s in found}
-    assert len(sides) == len({s.group for s in found})
+    assert all(s.held_out for s in found if s.source == "NeuSight")
+    assert not any(s.held_out for s in found if s.source in ("lecture", "DeepLearningExamples"))
+    sides = {(s.group, s.held_out) for s in found if s.source == "timm"}
+    groups = {group for group, _ in sides}
+    assert len(sides) == len(groups) and len(groups) / 4 < sum(held for _, held in sides) < len(groups) / 2
     kept = {(s["card"], s["source"], s["what"]): s for s in devices.efficiencies()["steps"]}
     for s in found:
         row = kept[s.card, s.source, s.what]
@@ -281,8 +288,10 @@ def test_cards_that_were_not_measured_take_the_same_chip_or_the_median() -> None
     h100, h200 = DEVICES["H100"], DEVICES["H200"]
     assert h200.reached("matmul", "fp16") == h100.reached("matmul", "fp16")
     mine = Device("My card", {"fp32": 1e12}, 1e11, 10**9, 1e10, source="me")
-    shares = sorted(DEVICES[n].reached("matmul", "fp32").flop_share for n in ("A100", "H100", "L4", "T4"))
-    assert mine.reached("matmul", "fp32").flop_share == pytest.approx(sum(shares[1:3]) / 2, abs=1e-3)
+    shares = sorted(
+        DEVICES[n].reached("matmul", "fp32").flop_share for n in ("A100", "H100", "L4", "T4", "V100")
+    )
+    assert mine.reached("matmul", "fp32").flop_share == pytest.approx(shares[2], abs=1e-3)
     assert h100.reached("matmul", "bf16") == h100.reached("matmul", "fp16")
     with simulate(mine) as gpu:
         x = torch.ones(1024, 1024, device=gpu.device)

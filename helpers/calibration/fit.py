@@ -21,6 +21,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -31,13 +32,16 @@ from helpers.calibration.measured import Measurement, Step
 from helpers.simulator import devices
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
-from helpers.text.tables import Table, table
+from helpers.text.tables import Table, read_rows, table
 from helpers.text.terminal import lenient
 
 #: families bound by arithmetic; the others move bytes
-ARITHMETIC = ("matmul", "convolution", "attention")
+ARITHMETIC = ("matmul", "linear", "bmm", "convolution", "grouped", "depthwise", "attention")
 SHARES = np.geomspace(0.04, 2.0, 160)  # above 1: Winograd convolutions need fewer FLOPs than are counted
 RAMPS_S = np.array([0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0]) * 1e-6
+#: products in fp32 are slow while they are small: on an H100 a tenth of a millisecond's reaches two thirds of a large one's share
+LONG_RAMPS_S = np.array([*RAMPS_S, 30e-6, 45e-6, 70e-6, 100e-6, 150e-6, 200e-6])
+LONG = {("matmul", "fp32"), ("linear", "fp32"), ("bmm", "fp32")}
 FEWEST = 6  # rows to fit two numbers from
 #: what a pair of events around nothing takes, by source: NeuSight's tables list calls without a kernel at 7 µs
 AROUND_S = {"NeuSight": 7e-6, "NeuSight models": 7e-6}
@@ -137,15 +141,18 @@ def _fit_one(key: tuple[str, str, str], group: list[_Row], known: list[Fit]) -> 
     def wrong(share: float, ramp_s: float) -> float:
         return float(np.mean(np.abs(np.log(_ratios(seen, *both(share), ramp_s)))))
 
-    share, ramp_s = _least(SHARES, wrong)
+    ramps = LONG_RAMPS_S if (family, kind) in LONG else RAMPS_S
+    share, ramp_s = _least(SHARES, wrong, ramps)
     flops, moved = (round(part, 4) for part in both(share))
-    made = Fit(card, family, kind, flops, moved, ramp_s * 1e6, len(seen))
+    made = Fit(card, family, kind, flops, moved, round(ramp_s * 1e6, 1), len(seen))
     return _with_errors(made, [r for r in group if r.one.held_out])
 
 
-def _least(shares: np.ndarray, wrong: Callable[[float, float], float]) -> tuple[float, float]:
+def _least(
+    shares: np.ndarray, wrong: Callable[[float, float], float], ramps_s: np.ndarray = RAMPS_S
+) -> tuple[float, float]:
     """The share and the ramp of the grid that are least wrong; of equal ones the first."""
-    grid = [(float(share), float(ramp_s)) for ramp_s in RAMPS_S for share in shares]
+    grid = [(float(share), float(ramp_s)) for ramp_s in ramps_s for share in shares]
     return min(grid, key=lambda pair: round(wrong(*pair), 12))
 
 
@@ -224,7 +231,7 @@ def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
     held = sum(tape.step.held_out for tape in tapes)
     return [
         Fit(
-            card, *key, round(e.flop_share, 4), round(e.bandwidth_share, 4), e.ramp_s * 1e6, len(seen), held,
+            card, *key, round(e.flop_share, 4), round(e.bandwidth_share, 4), round(e.ramp_s * 1e6, 1), len(seen), held,
             basis=STEPS,
         )
         for key in free
@@ -256,7 +263,7 @@ class _Counted:
             lambda: defaultdict(int)
         )
         for w in tape.works:
-            family = devices.STANDS_IN.get(w.family, w.family)
+            family = w.family if w.family in ARITHMETIC else devices.STANDS_IN.get(w.family, w.family)
             key = family, w.kind if family in ARITHMETIC else "any"
             groups[key][w.flops * w.effort, w.bytes, w.serial, w.kind] += 1
         self.kernels = groups
@@ -283,7 +290,7 @@ class _Counted:
 def _seconds(compute_s: np.ndarray, moved_s: np.ndarray, ramp_s: float) -> np.ndarray:
     """`roofline.seconds` for arrays: of kernels that compute and move for so long."""
     busy, floor = np.maximum(compute_s, moved_s), devices.Assumptions.kernel_floor_s
-    seconds: np.ndarray = np.maximum(busy + ramp_s * busy / (busy + floor), floor)
+    seconds: np.ndarray = np.maximum(busy + ramp_s * busy / (busy + max(ramp_s / 10, floor)), floor)
     return seconds
 
 
@@ -376,6 +383,53 @@ def summary() -> list[str]:
     return parts
 
 
+NEUSIGHT = Path(__file__).with_name("neusight.csv")
+PAGE = Path(__file__).parents[2] / "docs" / "recording.md"
+_TABLE = "<!-- made by python -m helpers.calibration.fit --page -->"
+
+
+def beside() -> str:
+    """Steps that entered no fit, in Markdown: the simulator's errors by card, and NeuSight's own on the same steps."""
+    theirs = {
+        (row["card"], row["model"], row["mode"], int(row["batch"])): float(row["percent"]) / 100
+        for row in read_rows(NEUSIGHT)
+    }
+    kept = {(s["source"], s["card"], s["what"]): abs(s["error"]) for s in devices.efficiencies()["steps"]}
+    groups: dict[tuple[str, str], list[tuple[float, float | None]]] = defaultdict(list)
+    for step in measured.steps():
+        if step.held_out:
+            ours = kept[step.source, step.card, step.what]
+            pair = ours, theirs.get((step.card, step.model, step.mode, step.batch))
+            kind = "transformers" if step.source == "NeuSight" else "images"
+            groups[kind, step.card] += [pair]
+            groups[kind, "all"] += [pair]
+    lines = [
+        "| steps held out | card | rows | simulated: mean, median, worst | NeuSight: mean, median, worst |",
+        "|---|---|---|---|---|",
+    ]
+    for (kind, card), pairs in sorted(
+        groups.items(), key=lambda g: (g[0][0] != "transformers", g[0][1] == "all", g[0][1])
+    ):
+        others = [other for _, other in pairs if other is not None]
+        lines.append(
+            f"| {kind} | {card} | {len(pairs)} | {_spread([own for own, _ in pairs])} | {_spread(others)} |"
+        )
+    return "\n".join(lines)
+
+
+def _spread(errors: list[float]) -> str:
+    if not errors:
+        return "—"
+    return f"{np.mean(errors):.1%}, {median(errors):.1%}, {max(errors):.1%}"
+
+
+def page() -> None:
+    """Put `beside()` where docs/recording.md has its table."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_TABLE)
+    after = rest.partition(_TABLE)[2]
+    PAGE.write_text(f"{before}{_TABLE}\n\n{beside()}\n\n{_TABLE}{after}", encoding="utf-8")
+
+
 def digest(rows: Iterable[Measurement]) -> str:
     """Which measurements a table was fitted on."""
     return hashlib.sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()[:16]
@@ -419,8 +473,14 @@ def main() -> None:
     lenient()
     parser = argparse.ArgumentParser(prog="python -m helpers.calibration.fit", description=__doc__)
     parser.add_argument("--fit", action="store_true", help="fit anew and write efficiencies.json")
-    if parser.parse_args().fit:
+    parser.add_argument(
+        "--page", action="store_true", help="write the errors on held-out steps into docs/recording.md"
+    )
+    given = parser.parse_args()
+    if given.fit:
         write(collect())
+    if given.page:
+        page()
     print(report(), errors(), *summary(), sep="\n\n")
 
 

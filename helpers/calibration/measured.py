@@ -4,12 +4,11 @@ Single operators are what the shares are fitted to. A row: source, card, set ("f
 public measurements of others (docs/recording.md says which, and under which licence); recordings of this
 course bring tables of the same form.
 
-Whole steps (measured_steps.csv): two thirds enter the fit of what no operator's row tells (`calibration`), a third
-enters none. NeuSight's are the mean of the five fastest of 25 runs, forward (and
-backward, for training) of Hugging Face's GPT-2 large and BERT large in fp32 with attention written out
-(neusight/Tracing/trace.py: inference of BERT is a classifier's, without the language-model head). Its runs empty
-PyTorch's cache before each measurement, so that small batches measure cudaMalloc: the largest batch of each is
-taken. The lecture's are the milliseconds a step, optimizer included, of "Let's reproduce GPT-2 (124M)" by
+Whole steps (measured_steps.csv): `steps` says which of them enter the fit of what no operator's row tells (`fit`). NeuSight's
+are the mean of the five fastest of 25 runs, forward (and backward, for training) of Hugging Face's models in fp32 with
+attention written out (neusight/Tracing/trace.py: inference of BERT is a classifier's, without the language-model head). Its
+runs empty PyTorch's cache before each measurement: on the A100 with 80 GB, where forward passes of small batches take half
+as long as those of batches four times as large, backward alone is taken. The lecture's are the milliseconds a step, optimizer included, of "Let's reproduce GPT-2 (124M)" by
 A. Karpathy (the chapters' titles). timm's are its results/
 tables (CUDA events over 50 steps after 10, cuDNN choosing its algorithms by trial), without VGG-13's training with NCHW, which took longer than VGG-16's;
 DeepLearningExamples' its READMEs.
@@ -28,6 +27,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from helpers.models import Size
 from helpers.pytorch import private_torch
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
@@ -182,7 +182,7 @@ def _joined(works: Iterable[Work], kind: str | None) -> Work:
 @dataclass(frozen=True)
 class Step:
     """One whole step, measured by others. mode: "inference" is a forward pass, "training" forward and backward, "step"
-    with loss and AdamW as well, "sgd step" with SGD. size: tokens, or pixels on a side."""
+    with loss and AdamW as well, "sgd step" with SGD, "backward" that alone. size: tokens, or pixels on a side."""
 
     source: str
     card: str
@@ -207,7 +207,8 @@ class Step:
 
 
 def steps() -> list[Step]:
-    """Every measured step. A third of each card's groups is held out: every third in the order of their hashes."""
+    """Every measured step. Held out: all of NeuSight's, and of timm's a third of each card's groups, every third in the order of
+    their hashes. The others, all of an A100, are fitted."""
     rows = [
         Step(
             row["source"], row["card"], row["model"], row["mode"], int(row["batch"]), int(row["size"]), row["precision"],
@@ -217,15 +218,22 @@ def steps() -> list[Step]:
     ]  # fmt: skip
     out: set[tuple[str, str, str]] = set()
     for card in {step.group[0] for step in rows}:
-        groups = {step.group for step in rows if step.group[0] == card}
+        groups = {step.group for step in rows if step.group[0] == card and step.source == "timm"}
         out |= set(sorted(groups, key=lambda g: hashlib.sha256(" ".join(g).encode()).hexdigest())[::3])
-    return [replace(step, held_out=step.group in out) for step in rows]
+    return [replace(step, held_out=step.source == "NeuSight" or step.group in out) for step in rows]
 
 
 def simulate_step(step: Step, collect: bool = False) -> tuple[float, list[Work]]:
     """Seconds on the simulated card, warmed up, with everything done at the end; and, if asked for, its kernels."""
     images = step.layout != ""
     gpu = SimGPU(CARDS[step.card], memory_bytes=1 << 50)
+    start = 0.0
+
+    def begin() -> None:
+        nonlocal start
+        gpu.synchronize()
+        start, gpu._machine.works = gpu.clock(), [] if collect else None
+
     with precision(step.precision):
         with torch.device("meta"):
             net = _network(step)
@@ -238,13 +246,22 @@ def simulate_step(step: Step, collect: bool = False) -> tuple[float, list[Work]]
                 batch = batch.to(memory_format=torch.channels_last)
             optimizer = _optimizer(net, step.mode)
             for _ in range(1 if collect and optimizer is None else 2):
-                gpu.synchronize()
-                start, gpu._machine.works = gpu.clock(), [] if collect else None
-                _once(net, batch, step, optimizer)
+                begin()
+                loss = _forward(net, batch, step)
+                if step.mode == "backward":
+                    begin()
+                if loss is not None:
+                    loss.backward()
+                if optimizer is not None:
+                    optimizer.step()
+                    optimizer.zero_grad()
                 gpu.synchronize()
                 seconds = gpu.clock() - start
             works = gpu._machine.works or []
     return seconds, works
+
+
+_GPT3_XL, _GPT3_27 = Size(3072, 24, 24, 50257, 2048), Size(2560, 32, 32, 50257, 2048)
 
 
 def _network(step: Step) -> torch.nn.Module:
@@ -258,7 +275,10 @@ def _network(step: Step) -> torch.nn.Module:
     makers: dict[str, Callable[[], torch.nn.Module]] = {
         # NVIDIA's pre-training asks its head for the masked tokens only, a seventh of them, left out here.
         "bert-large": lambda: m.Bert(m.Bert.LARGE, True, 0.1, headless=nvidia or step.mode == "inference"),
-        "gpt2-large": lambda: m.GPT2(m.GPT2.LARGE, eager=True, dropout=0.1, gelu_parts=True),
+        "gpt2-large": lambda: _transposed(m.GPT2(m.GPT2.LARGE, eager=True, dropout=0.1, gelu_parts=True)),
+        "gpt3-xl": lambda: _transposed(m.GPT2(_GPT3_XL, eager=True, dropout=0.1, gelu_parts=True)),
+        "gpt3-2.7b": lambda: _transposed(m.GPT2(_GPT3_27, eager=True, dropout=0.1, gelu_parts=True)),
+        "opt-1.3b": lambda: m.OPT(dropout=0.1),
         "gpt2-124m": lambda: m.GPT2(eager="filled"),
         "resnet18": lambda: m.ResNet((2, 2, 2, 2), basic=True),
         "resnet34": lambda: m.ResNet((3, 4, 6, 3), basic=True),
@@ -268,6 +288,16 @@ def _network(step: Step) -> torch.nn.Module:
         "wide-resnet50": lambda: m.ResNet(wide=2),
         "resnext50": lambda: m.ResNet(wide=2, groups=32),
         "resnext101": lambda: m.ResNet((3, 4, 23, 3), wide=2, groups=32),
+        "regnetx-400mf": lambda: m.RegNet((1, 2, 7, 12), (32, 64, 160, 384), 16),
+        "regnetx-1.6gf": m.RegNet,
+        "regnetx-3.2gf": lambda: m.RegNet((2, 6, 15, 2), (96, 192, 432, 1008), 48),
+        "regnetx-8gf": lambda: m.RegNet((2, 5, 15, 1), (80, 240, 720, 1920), 120),
+        "mobilenetv2-50": lambda: m.MobileNet(0.5),
+        "mobilenetv2-100": m.MobileNet,
+        "mobilenetv2-140": lambda: m.MobileNet(1.4),
+        "convnext-tiny": m.ConvNeXt,
+        "convnext-small": lambda: m.ConvNeXt((3, 3, 27, 3)),
+        "convnext-base": lambda: m.ConvNeXt((3, 3, 27, 3), 128),
         "vgg11": lambda: m.VGG((1, 1, 2, 2, 2)),
         "vgg13": lambda: m.VGG((2, 2, 2, 2, 2)),
         "vgg16": m.VGG,
@@ -280,27 +310,31 @@ def _network(step: Step) -> torch.nn.Module:
     return makers[step.model]().train(step.mode != "inference")
 
 
+def _transposed(net: torch.nn.Module) -> torch.nn.Module:
+    """Weights as Hugging Face's GPT-2 keeps them (its Conv1D), but for the head's: inputs first."""
+    for part in net.modules():
+        if isinstance(part, torch.nn.Linear) and part.weight.shape[0] != 50257:
+            part.weight = torch.nn.Parameter(part.weight.detach().t().contiguous().t())
+    return net
+
+
 def _optimizer(net: torch.nn.Module, mode: str) -> torch.optim.Optimizer | None:
     if mode == "sgd step":
         return torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     return torch.optim.AdamW(net.parameters()) if mode == "step" else None
 
 
-def _once(net: torch.nn.Module, batch: torch.Tensor, step: Step, optimizer: Any) -> None:
+def _forward(net: torch.nn.Module, batch: torch.Tensor, step: Step) -> torch.Tensor | None:
+    """The loss; None for inference."""
     half = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(step.precision)
     lower = torch.autocast("cuda", half) if half else nullcontext()
     if step.mode == "inference":
         with torch.no_grad(), lower:
             net(batch)
-        return
+        return None
     with lower:
         logits = net(batch)
         target = batch if batch.dim() == 2 else torch.zeros(len(batch), dtype=torch.int64)
         if logits.dim() == 3 and logits.shape[-1] < 2048:  # features, for a head that is left out
-            loss = logits.float().mean()
-        else:
-            loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))
-    loss.backward()
-    if optimizer is not None:
-        optimizer.step()
-        optimizer.zero_grad()
+            return logits.float().mean()
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), target.view(-1))

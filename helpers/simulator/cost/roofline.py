@@ -166,19 +166,21 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
     else:
         unread = _UNREAD.get(name, ())
         read = _read([t for i, t in enumerate(inputs) if i not in unread])
-    effort = 1.0
+    effort, family = 1.0, op.family
     if op.formula is not None:
         flops = int(op.formula(*args, **kwargs, out_val=out))
         kind = _library_kind(name, next((t.dtype for t in inputs), torch.float32))
         if op.family == "matmul":
             effort = _effort([*inputs, *results], kind)
+            if kind == "fp32":
+                family = _product(results[0], inputs[-1])
     elif name in _INT8_PRODUCTS:
         flops = 2 * results[0].numel() * inputs[0].shape[-1]
         kind = _library_kind(name, inputs[0].dtype)
     else:
         flops = max(sum(t.numel() for t in results), sum(t.numel() for t in inputs[:1]))
         kind = "fp64" if any(t.dtype == torch.float64 for t in results) else "fp32"
-    return Work(flops, read + written, kind, op.family, effort)
+    return Work(flops, read + written, kind, family, effort)
 
 
 def seconds(todo: Work, card: Device, sms: float = 1.0, bandwidth: float = 1.0) -> float:
@@ -203,10 +205,10 @@ def family(operator: str) -> str:
 def with_ramp(busy_s: float, ramp_s: float, floor_s: float) -> float:
     """Busy time and what a kernel loses at its start and end, at least the floor.
 
-    The loss grows with the kernel up to ramp_s, so that a kernel at the floor stays at the floor: there the
+    The loss grows with the kernel up to ramp_s, so that a kernel at the floor stays near the floor: there the
     device is mostly free, and other streams' kernels run beside it.
     """
-    return max(busy_s + ramp_s * busy_s / (busy_s + floor_s), floor_s)
+    return max(busy_s + ramp_s * busy_s / (busy_s + max(ramp_s / 10, floor_s)), floor_s)
 
 
 def launch(machine: Machine, func: Any, works: list[Work], dtype: torch.dtype | None) -> None:
@@ -280,6 +282,14 @@ _UNALIGNED = {8: 1.8, 4: 1.8, 2: 1.2}
 _TENSOR_CORES = {"tf32": 4, "fp16": 8, "bf16": 8}  # kind → elements in 16 bytes
 
 
+def _product(result: torch.Tensor, second: torch.Tensor) -> str:
+    """The family of a product in fp32, for which cuBLAS has other kernels by layout: "bmm" of many small ones; "linear"
+    where the second matrix is transposed, as in nn.Linear's forward; "matmul"."""
+    if result.dim() == 3:
+        return "bmm"
+    return "linear" if second.dim() == 2 and second.stride(0) == 1 < second.stride(1) else "matmul"
+
+
 def _effort(matrices: list[torch.Tensor], kind: str) -> float:
     """What a product costs its Tensor Cores beside what it asks for.
 
@@ -303,13 +313,18 @@ def _convolution(todo: Work, func: Any, args: tuple[Any, ...], out: Any) -> list
     """
     step, named = _TENSOR_CORES.get(todo.kind), _named(func, args)
     given, weight, groups = named["input"], named["weight"], named.get("groups", 1)
-    if step is None or groups == given.shape[1] > 1:  # depthwise: no Tensor Cores, and bound by its bytes
+    if groups == given.shape[1] > 1:  # depthwise: nothing for Tensor Cores to do
+        return [todo._replace(kind="fp32" if step else todo.kind, family="depthwise")]
+    if groups > 1:
+        todo = todo._replace(family="grouped")
+    if step is None:
         return [todo]
     inner, outer = weight.shape[1], weight.shape[0] // groups  # (where it is transposed, the other way round)
-    padded = [-(-channels // step) * step / channels for channels in (inner, outer)]
-    # Groups of few channels share a block: one side of it is padded.
+    # A group is a product of its own, and blocks of products are 32 wide at the least.
+    least = step if groups == 1 else 32
+    padded = [-(-channels // least) * least / channels for channels in (inner, outer)]
     todo = todo._replace(effort=prod(padded) if groups == 1 else max(padded))
-    if todo.kind == "tf32" or any(map(channels_last, (given, weight))):
+    if todo.kind == "tf32" or groups > 1 or any(map(channels_last, (given, weight))):
         return [todo]
     results, grad = [t for t in tensors(out) if t.dim() > 1], named.get("grad_output")
     # Backward reads its gradient twice: for the input's and for the weight's.
