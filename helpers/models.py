@@ -288,7 +288,15 @@ class MobileNet(nn.Module):
         layers: list[nn.Module] = [
             nn.Conv2d(3, channels, 3, 2, 1, bias=False), nn.BatchNorm2d(channels), nn.ReLU6(True),
         ]  # fmt: skip
-        stages = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
+        stages = (
+            (1, 16, 1, 1),
+            (6, 24, 2, 2),
+            (6, 32, 3, 2),
+            (6, 64, 4, 2),
+            (6, 96, 3, 1),
+            (6, 160, 3, 2),
+            (6, 320, 1, 1),
+        )
         for wider, width, depth, stride in stages:
             for i in range(depth):
                 layers.append(Inverted(channels, rounded(width * wide), 1 if i else stride, wider))
@@ -324,9 +332,7 @@ class _ConvNeXtBlock(nn.Module):
 class ConvNeXt(nn.Module):
     """ConvNeXt-T by default. Shapes as in ResNet."""
 
-    def __init__(
-        self, depths: tuple[int, ...] = (3, 3, 9, 3), width: int = 96, classes: int = 1000
-    ) -> None:
+    def __init__(self, depths: tuple[int, ...] = (3, 3, 9, 3), width: int = 96, classes: int = 1000) -> None:
         super().__init__()
         layers: list[nn.Module] = [nn.Conv2d(3, width, 4, 4), _OverChannels(width)]
         for stage, depth in enumerate(depths):
@@ -334,7 +340,11 @@ class ConvNeXt(nn.Module):
                 layers += [_OverChannels(width), nn.Conv2d(width, 2 * width, 2, 2)]
                 width *= 2
             layers += [_ConvNeXtBlock(width) for _ in range(depth)]
-        self.features, self.norm, self.head = nn.Sequential(*layers), nn.LayerNorm(width), nn.Linear(width, classes)
+        self.features, self.norm, self.head = (
+            nn.Sequential(*layers),
+            nn.LayerNorm(width),
+            nn.Linear(width, classes),
+        )
 
     def forward(self, images: Tensor) -> Tensor:
         return self.head(self.norm(self.features(images).mean((2, 3))))

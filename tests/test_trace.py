@@ -254,6 +254,19 @@ def test_odd_fields_beside_the_events_are_passed_over(tmp_path: Path) -> None:
     assert "far" in found.names and found.devices == ()
 
 
+def test_where_the_hosts_reasons_win_together_their_sum_is_said() -> None:
+    """Each of the host's is shorter than the collective, and the verdict is the host's."""
+    seconds = {"waiting for communication": 0.39, "nothing launched": 0.31, "sync": 0.2, "short kernels": 0.1}
+    none = np.empty(0, np.int64)
+    gaps = trace.Idle(seconds, none, none, none, none, (0.0, 2.0), "live (GPU)")
+    assert verdict._main_cause(gaps) == "nothing launched"
+    t = trace.read(small())
+    said = verdict._of_cause(t, gaps, "nothing launched", "", None)  # type: ignore[arg-type]
+    assert said.startswith(
+        "the host is the reason of 61% of its idle time; the largest part of that, 31% of its idle time"
+    )
+
+
 def test_every_cut_of_a_trace_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     for raw in (TEXT.encode(), gzip.compress(TEXT.encode(), mtime=0)):

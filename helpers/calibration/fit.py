@@ -21,6 +21,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -31,7 +32,7 @@ from helpers.calibration.measured import Measurement, Step
 from helpers.simulator import devices
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
-from helpers.text.tables import Table, table
+from helpers.text.tables import Table, read_rows, table
 from helpers.text.terminal import lenient
 
 #: families bound by arithmetic; the others move bytes
@@ -382,6 +383,53 @@ def summary() -> list[str]:
     return parts
 
 
+NEUSIGHT = Path(__file__).with_name("neusight.csv")
+PAGE = Path(__file__).parents[2] / "docs" / "recording.md"
+_TABLE = "<!-- made by python -m helpers.calibration.fit --page -->"
+
+
+def beside() -> str:
+    """Steps that entered no fit, in Markdown: the simulator's errors by card, and NeuSight's own on the same steps."""
+    theirs = {
+        (row["card"], row["model"], row["mode"], int(row["batch"])): float(row["percent"]) / 100
+        for row in read_rows(NEUSIGHT)
+    }
+    kept = {(s["source"], s["card"], s["what"]): abs(s["error"]) for s in devices.efficiencies()["steps"]}
+    groups: dict[tuple[str, str], list[tuple[float, float | None]]] = defaultdict(list)
+    for step in measured.steps():
+        if step.held_out:
+            ours = kept[step.source, step.card, step.what]
+            pair = ours, theirs.get((step.card, step.model, step.mode, step.batch))
+            kind = "transformers" if step.source == "NeuSight" else "images"
+            groups[kind, step.card] += [pair]
+            groups[kind, "all"] += [pair]
+    lines = [
+        "| steps held out | card | rows | simulated: mean, median, worst | NeuSight: mean, median, worst |",
+        "|---|---|---|---|---|",
+    ]
+    for (kind, card), pairs in sorted(
+        groups.items(), key=lambda g: (g[0][0] != "transformers", g[0][1] == "all", g[0][1])
+    ):
+        others = [other for _, other in pairs if other is not None]
+        lines.append(
+            f"| {kind} | {card} | {len(pairs)} | {_spread([own for own, _ in pairs])} | {_spread(others)} |"
+        )
+    return "\n".join(lines)
+
+
+def _spread(errors: list[float]) -> str:
+    if not errors:
+        return "—"
+    return f"{np.mean(errors):.1%}, {median(errors):.1%}, {max(errors):.1%}"
+
+
+def page() -> None:
+    """Put `beside()` where docs/recording.md has its table."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(_TABLE)
+    after = rest.partition(_TABLE)[2]
+    PAGE.write_text(f"{before}{_TABLE}\n\n{beside()}\n\n{_TABLE}{after}", encoding="utf-8")
+
+
 def digest(rows: Iterable[Measurement]) -> str:
     """Which measurements a table was fitted on."""
     return hashlib.sha256("\n".join(sorted(map(repr, rows))).encode()).hexdigest()[:16]
@@ -425,8 +473,14 @@ def main() -> None:
     lenient()
     parser = argparse.ArgumentParser(prog="python -m helpers.calibration.fit", description=__doc__)
     parser.add_argument("--fit", action="store_true", help="fit anew and write efficiencies.json")
-    if parser.parse_args().fit:
+    parser.add_argument(
+        "--page", action="store_true", help="write the errors on held-out steps into docs/recording.md"
+    )
+    given = parser.parse_args()
+    if given.fit:
         write(collect())
+    if given.page:
+        page()
     print(report(), errors(), *summary(), sep="\n\n")
 
 

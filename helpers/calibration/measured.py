@@ -4,12 +4,11 @@ Single operators are what the shares are fitted to. A row: source, card, set ("f
 public measurements of others (docs/recording.md says which, and under which licence); recordings of this
 course bring tables of the same form.
 
-Whole steps (measured_steps.csv): two thirds enter the fit of what no operator's row tells (`calibration`), a third
-enters none. NeuSight's are the mean of the five fastest of 25 runs, forward (and
-backward, for training) of Hugging Face's GPT-2 large and BERT large in fp32 with attention written out
-(neusight/Tracing/trace.py: inference of BERT is a classifier's, without the language-model head). Its runs empty
-PyTorch's cache before each measurement, so that small batches measure cudaMalloc: the largest batch of each is
-taken. The lecture's are the milliseconds a step, optimizer included, of "Let's reproduce GPT-2 (124M)" by
+Whole steps (measured_steps.csv): `steps` says which of them enter the fit of what no operator's row tells (`fit`). NeuSight's
+are the mean of the five fastest of 25 runs, forward (and backward, for training) of Hugging Face's models in fp32 with
+attention written out (neusight/Tracing/trace.py: inference of BERT is a classifier's, without the language-model head). Its
+runs empty PyTorch's cache before each measurement: on the A100 with 80 GB, where forward passes of small batches take half
+as long as those of batches four times as large, backward alone is taken. The lecture's are the milliseconds a step, optimizer included, of "Let's reproduce GPT-2 (124M)" by
 A. Karpathy (the chapters' titles). timm's are its results/
 tables (CUDA events over 50 steps after 10, cuDNN choosing its algorithms by trial), without VGG-13's training with NCHW, which took longer than VGG-16's;
 DeepLearningExamples' its READMEs.

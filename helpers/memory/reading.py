@@ -11,6 +11,7 @@ import io
 import os
 import pickle
 import re
+import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -119,9 +120,10 @@ def _raw(source: Any) -> tuple[Any, str | None]:
 
 
 def _here() -> str:
-    import torch
-
-    return "live (GPU)" if torch.cuda.is_available() and torch.cuda.is_initialized() else "arithmetic"
+    torch = sys.modules.get("torch")  # who has taken a snapshot here has loaded it
+    return (
+        "live (GPU)" if torch and torch.cuda.is_available() and torch.cuda.is_initialized() else "arithmetic"
+    )
 
 
 def _content(path: Path) -> bytes:

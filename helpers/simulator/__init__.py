@@ -17,16 +17,26 @@ LSTM and GRU (they run as the single operators that PyTorch has beside them), se
 of many: `gpu.world`).
 """
 
-from helpers.simulator.accesses import Access, Race
-from helpers.simulator.allocator import CachingAllocator, OutOfMemory
-from helpers.simulator.devices import DEVICES, Assumptions, Device
-from helpers.simulator.gpu import SimGPU, SimulationError, active, simulate
-from helpers.simulator.real_gpu import RealGPU
-from helpers.simulator.streams import Event, Stream
-from helpers.simulator.timeline import Host, Kernel
-from helpers.simulator.world.collectives import Collective
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "DEVICES", "Access", "Assumptions", "CachingAllocator", "Collective", "Device", "Event", "Host", "Kernel",
-    "OutOfMemory", "Race", "RealGPU", "SimGPU", "SimulationError", "Stream", "active", "simulate",
-]  # fmt: skip
+from helpers import lazy
+
+if TYPE_CHECKING:
+    from helpers.simulator.accesses import Access as Access
+    from helpers.simulator.accesses import Race as Race
+    from helpers.simulator.allocator import CachingAllocator as CachingAllocator
+    from helpers.simulator.allocator import OutOfMemory as OutOfMemory
+    from helpers.simulator.devices import DEVICES as DEVICES
+    from helpers.simulator.devices import Assumptions as Assumptions
+    from helpers.simulator.devices import Device as Device
+    from helpers.simulator.gpu import SimGPU as SimGPU
+    from helpers.simulator.gpu import SimulationError as SimulationError
+    from helpers.simulator.gpu import active as active
+    from helpers.simulator.gpu import simulate as simulate
+    from helpers.simulator.real_gpu import RealGPU as RealGPU
+    from helpers.simulator.streams import Event as Event
+    from helpers.simulator.streams import Stream as Stream
+    from helpers.simulator.timeline import Host as Host
+    from helpers.simulator.timeline import Kernel as Kernel
+    from helpers.simulator.world.collectives import Collective as Collective
+__getattr__, __dir__, __all__ = lazy.attach(__name__)

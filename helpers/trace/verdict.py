@@ -204,6 +204,10 @@ def _main_cause(gaps: Idle) -> str:
 
 def _of_cause(t: Trace, gaps: Idle, cause: str, about: str, pieces: Nest) -> str:
     share = f"{about}{gaps.seconds.get(cause, 0.0) / (gaps.total or 1):.0%} of its idle time"
+    if cause in _HOST and cause != max(gaps.seconds, key=lambda c: gaps.seconds[c], default=cause):
+        # Another cause alone is larger, so that the reader has to see what was added up.
+        host = sum(gaps.seconds.get(c, 0.0) for c in _HOST)
+        share = f"the host is the reason of {about}{host / gaps.total:.0%} of its idle time; the largest part of that, {share}"
     n = len(np.unique(gaps.gap[gaps.cause == CAUSES.index(cause)]))
     gaps_n = f"{n:,} gap{'s' if n != 1 else ''}"
     if cause == "sync":
