@@ -338,22 +338,32 @@ def exported(step: Step, program: Any) -> Table:
     return table(rows, ["the exported step", ""], evidence="live (CPU)")
 
 
-def ahead_of_time(compile_ahead: Callable[[Any, str], Any], program: Any, step: Step) -> Table | str:
-    """Compile the program, load the package in another process, and compare; or one sentence where no compiler is.
-
-    The package is kept beside Inductor's other files, and taken from there the next time.
-    """
+def package_path() -> Path:
+    """Where the compiled step is kept, beside Inductor's other files: compiled once for each PyTorch."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir  # seconds of imports
 
-    package = Path(cache_dir()) / f"lesson_20_{torch.__version__}.pt2"
-    tokens, place = torch.tensor([[3]]), 0
+    path = Path(cache_dir()) / f"lesson_20_{torch.__version__}.pt2"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def compiled(compile_ahead: Callable[[Any, str], Any], program: Any) -> str:
+    """Compile the program ahead of time, if that was not done before; one sentence that says so, or why it cannot be."""
+    package = package_path()
     try:
         if not package.exists():
-            package.parent.mkdir(parents=True, exist_ok=True)
             with explained():
                 compile_ahead(program, str(package))
     except CannotCompile as why:
         return f"not compiled here: {why}"
+    return "compiled: the package is there"
+
+
+def loaded(program: Any, step: Step) -> Table | str:
+    """Load the package in another process, and compare; or one sentence where there is none."""
+    package, tokens, place = package_path(), torch.tensor([[3]]), 0
+    if not package.exists():
+        return "there is no package: the cell before says why"
     said = _without_source(package, tokens, place)
     with torch.no_grad():
         logits = step(tokens, torch.tensor([place]))
