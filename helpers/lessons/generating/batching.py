@@ -102,10 +102,13 @@ class BatchingExplorer(Explorer):
 
     kind = "batching timeline"
     run: Run
+    end: int
+    """Steps of the longer policy: both pictures have one axis."""
 
     def _compute(self) -> None:
         s = self.settings
-        self.run = batched(lengths(s["requests"], s["seed"]), s["slots"], s["policy"])
+        runs = {policy: batched(lengths(s["requests"], s["seed"]), s["slots"], policy) for policy in POLICIES}
+        self.run, self.end = runs[s["policy"]], max(run.steps for run in runs.values())
 
     @property
     def facts(self) -> str:
@@ -118,7 +121,7 @@ class BatchingExplorer(Explorer):
 
     def static(self) -> Picture:
         """The picture of the present settings."""
-        return timeline(self.run, title=f"{self.settings['policy'].capitalize()} batching")
+        return timeline(self.run, title=f"{self.settings['policy'].capitalize()} batching", end=self.end)
 
     def _build(self, ipywidgets: Any) -> None:
         s, slider, still = self.settings, ipywidgets.IntSlider, {"continuous_update": False}
