@@ -89,7 +89,8 @@ def timeline(run: Run, *, title: str, end: int | None = None) -> Picture:
     gantt = Gantt(lanes, 0.0, float(end or run.steps), bar=0.22, space=0.06, unit="steps")
     note = f"{run.steps} steps for {run.tokens} tokens · {run.used:.0%} of the slots' steps make one"
     key: list[Any] = [((_COLOURS[0], _COLOURS[1]), "a request, with its number"), ((_IDLE,), "an empty slot")]
-    gantt.draw(EVIDENCE, title, note, key=gantt.key(key), grid=False)
+    marks = {"the last one ends": float(run.steps)} if end and end > run.steps else None
+    gantt.draw(EVIDENCE, title, note, key=gantt.key(key), marks=marks, grid=False)
     return gantt.picture(EVIDENCE, f"{title}: {run.slots} slots; {note}")
 
 
