@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from helpers import timing
+from helpers import count, timing
 from helpers.compiling.torches import CannotCompile, explained
 from helpers.counters import Counts
 from helpers.lessons.generating import on_card
@@ -381,10 +381,14 @@ def loaded(program: Any, step: Step) -> Table | str:
     said = _without_source(package, tokens, place)
     with torch.no_grad():
         logits = step(tokens, torch.tensor([place]))
+        run, at = torch._inductor.aoti_load_package(str(package)), torch.tensor([place])
+        before, after = count(step, tokens, at).operators, count(run, tokens, at).operators
     mine = [round(float(x), 3) for x in logits.flatten()[:3]]
     rows = [
         ("the process has the model's source", said["source"]),
         ("the same logits, to 3 digits", "yes" if said["logits"] == str(mine) else "no"),
+        ("operators dispatched by the model", f"{before}"),
+        ("operators dispatched by the package", f"{after}"),
         ("the package", f"≈ {size_text(package.stat().st_size)}"),
         ("of it weights and cache", size_text(sum(t.nbytes for t in program.state_dict.values()))),
     ]
