@@ -449,9 +449,8 @@ from helpers.lessons.generating.exercises import Requests, check_Scheduler
 # each request: before which step it comes, its prompt, the most it makes, what it makes
 check_Scheduler(
     Requests(((0, 2, 3, 3), (0, 2, 3, 1), (0, 2, 2, 2), (1, 1, 1, 1)), slots=2, places=10),
-    Requests(
-        ((0, 5, 5, 2), (0, 4, 6, 3), (1, 1, 1, 1)), slots=3, places=10
-    ),  # a large one, and one behind it
+    # the second is large, and a small one stands behind it
+    Requests(((0, 5, 5, 2), (0, 4, 6, 3), (1, 1, 1, 1)), slots=3, places=12),
 )
 
 # %% hidden="scheduler" points=3
