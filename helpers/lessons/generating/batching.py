@@ -89,7 +89,8 @@ def timeline(run: Run, *, title: str, end: int | None = None) -> Picture:
     gantt = Gantt(lanes, 0.0, float(end or run.steps), bar=0.22, space=0.06, unit="steps")
     note = f"{run.steps} steps for {run.tokens} tokens · {run.used:.0%} of the slots' steps make one"
     key: list[Any] = [((_COLOURS[0], _COLOURS[1]), "a request, with its number"), ((_IDLE,), "an empty slot")]
-    gantt.draw(EVIDENCE, title, note, key=gantt.key(key), grid=False)
+    marks = {"the last one ends": float(run.steps)} if end and end > run.steps else None
+    gantt.draw(EVIDENCE, title, note, key=gantt.key(key), marks=marks, grid=False)
     return gantt.picture(EVIDENCE, f"{title}: {run.slots} slots; {note}")
 
 
@@ -102,10 +103,13 @@ class BatchingExplorer(Explorer):
 
     kind = "batching timeline"
     run: Run
+    end: int
+    """Steps of the longer policy: both pictures have one axis."""
 
     def _compute(self) -> None:
         s = self.settings
-        self.run = batched(lengths(s["requests"], s["seed"]), s["slots"], s["policy"])
+        runs = {policy: batched(lengths(s["requests"], s["seed"]), s["slots"], policy) for policy in POLICIES}
+        self.run, self.end = runs[s["policy"]], max(run.steps for run in runs.values())
 
     @property
     def facts(self) -> str:
@@ -118,7 +122,7 @@ class BatchingExplorer(Explorer):
 
     def static(self) -> Picture:
         """The picture of the present settings."""
-        return timeline(self.run, title=f"{self.settings['policy'].capitalize()} batching")
+        return timeline(self.run, title=f"{self.settings['policy'].capitalize()} batching", end=self.end)
 
     def _build(self, ipywidgets: Any) -> None:
         s, slider, still = self.settings, ipywidgets.IntSlider, {"continuous_update": False}

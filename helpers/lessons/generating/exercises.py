@@ -391,13 +391,14 @@ def _refused(Scheduler: Callable[..., Any], slots: int, places: int, prompt: int
     except ValueError:
         after = Scheduler(slots, places).next()
         return f"ValueError, then {list(after)} and {list(scheduler.next())}"
-    return f"let in: {list(scheduler.next())}"
+    theirs = list(Scheduler(slots, places).next())
+    return f"let in: {list(scheduler.next())}, by another scheduler: {theirs}"
 
 
 def check_refused(*cases: check.Case) -> None:
     """cases: slots, places, prompt, most, of a request that can never fit, or fits exactly."""
     expect = lambda slots, places, prompt, most: (  # noqa: E731
-        "ValueError, then [] and []" if prompt + most > places else "let in: ['r0']"
+        "ValueError, then [] and []" if prompt + most > places else "let in: ['r0'], by another scheduler: []"
     )
     check.function("Scheduler", cases, expect, drive=_refused, look="4 · Many requests")
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from helpers import timing
+from helpers import count, timing
 from helpers.compiling.torches import CannotCompile, explained
 from helpers.counters import Counts
 from helpers.lessons.generating import on_card
@@ -77,15 +77,28 @@ def by_batch(costs: Mapping[int, Cost], *, title: str) -> Picture:
     fig, _ = style.figure(2.6, evidence=ON_H100, title=title)
     left, right = fig.subplots(1, 2)
     times, rates = [MS * costs[n].seconds for n in sizes], [n / costs[n].seconds for n in sizes]
-    for ax, values, colour, label in (
-        (left, times, style.BLUE, "ms for one step"),
-        (right, rates, style.GREEN, "tokens a second, all sequences"),
+    for ax, values, form, colour, label in (
+        (left, times, "{:.2f}", style.BLUE, "ms for one step"),
+        (right, rates, "{:,.0f}", style.GREEN, "tokens a second, all sequences"),
     ):
         ax.plot(sizes, values, "o-", color=colour, markersize=4)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log")
+        ax.set_ylim(min(values) / 1.5, max(values) * 2.2)
+        ax.set_xlim(sizes[0] / 1.5, sizes[-1] * 1.8)
         ax.set_xticks(sizes, [str(n) for n in sizes])
         ax.minorticks_off()
+        ax.set_yticks([])
+        for n, value in zip(sizes, values, strict=True):
+            above = (0, 6)
+            ax.annotate(
+                form.format(value),
+                (n, value),
+                above,
+                textcoords="offset points",
+                ha="center",
+                fontsize=style.SMALL,
+            )
         ax.set_xlabel("sequences in the batch")
         ax.set_title(label, fontsize=style.TEXT, loc="left")
     said = ", ".join(f"{n}: {t:.2f} ms" for n, t in zip(sizes, times, strict=True))
@@ -210,6 +223,7 @@ def loop_cost(loop: Callable[..., Any], tokens: int = 32, *, batch: int = 1, gra
                 recorded.replay()
                 return out
 
+        loop(gpu, run, token.clone(), 0, 2)  # what is used for the first time takes longer
         gpu.synchronize()
         kernels, launches, syncs, began = len(gpu.kernels), gpu.launches, gpu.syncs, gpu.clock()
         loop(gpu, run, token.clone(), 0, tokens)
@@ -338,29 +352,43 @@ def exported(step: Step, program: Any) -> Table:
     return table(rows, ["the exported step", ""], evidence="live (CPU)")
 
 
-def ahead_of_time(compile_ahead: Callable[[Any, str], Any], program: Any, step: Step) -> Table | str:
-    """Compile the program, load the package in another process, and compare; or one sentence where no compiler is.
-
-    The package is kept beside Inductor's other files, and taken from there the next time.
-    """
+def package_path() -> Path:
+    """Where the compiled step is kept, beside Inductor's other files: compiled once for each PyTorch."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir  # seconds of imports
 
-    package = Path(cache_dir()) / f"lesson_20_{torch.__version__}.pt2"
-    tokens, place = torch.tensor([[3]]), 0
+    path = Path(cache_dir()) / f"lesson_20_{torch.__version__}.pt2"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def compiled(compile_ahead: Callable[[Any, str], Any], program: Any) -> str:
+    """Compile the program ahead of time, if that was not done before; one sentence that says so, or why it cannot be."""
+    package = package_path()
     try:
         if not package.exists():
-            package.parent.mkdir(parents=True, exist_ok=True)
             with explained():
                 compile_ahead(program, str(package))
     except CannotCompile as why:
         return f"not compiled here: {why}"
+    return "compiled: the package is there"
+
+
+def loaded(program: Any, step: Step) -> Table | str:
+    """Load the package in another process, and compare; or one sentence where there is none."""
+    package, tokens, place = package_path(), torch.tensor([[3]]), 0
+    if not package.exists():
+        return "there is no package: the cell before says why"
     said = _without_source(package, tokens, place)
     with torch.no_grad():
         logits = step(tokens, torch.tensor([place]))
+        run, at = torch._inductor.aoti_load_package(str(package)), torch.tensor([place])
+        before, after = count(step, tokens, at).operators, count(run, tokens, at).operators
     mine = [round(float(x), 3) for x in logits.flatten()[:3]]
     rows = [
         ("the process has the model's source", said["source"]),
         ("the same logits, to 3 digits", "yes" if said["logits"] == str(mine) else "no"),
+        ("operators dispatched by the model", f"{before}"),
+        ("operators dispatched by the package", f"{after}"),
         ("the package", f"≈ {size_text(package.stat().st_size)}"),
         ("of it weights and cache", size_text(sum(t.nbytes for t in program.state_dict.values()))),
     ]

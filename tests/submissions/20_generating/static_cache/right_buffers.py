@@ -1,4 +1,4 @@
-class StaticCache(nn.Module):
+class StaticCache(torch.nn.Module):
     def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):
         super().__init__()
         for name in ("keys", "values"):

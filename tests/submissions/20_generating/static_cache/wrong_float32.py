@@ -1,4 +1,4 @@
-# takes no notice of the dtype: earns 1
+# takes no notice of the dtype, so it moves twice the bytes: earns 0
 
 class StaticCache:
     def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):

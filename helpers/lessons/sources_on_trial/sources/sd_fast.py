@@ -1,0 +1,117 @@
+"""diffusion-fast: Stable Diffusion XL three times as fast, rung by rung (Paul and von Platen, 2024)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from helpers import count, simulate
+from helpers.lessons.sources_on_trial.listing import Outcome, tried, untested
+
+ON_A100 = "simulated (A100)"
+#: the post's seconds for an image, rung by rung
+PUBLISHED = {
+    "float32": 7.36,
+    "bfloat16": 4.63,
+    "SDPA": 3.31,
+    "compiled": 2.54,
+    "fused projections": 2.52,
+    "int8": 2.43,
+}
+
+
+@contextmanager
+def _tf32() -> Iterator[None]:
+    """float32 products may use TF32, as in the post."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@cache
+def _layer(dtype: torch.dtype, fused: bool, joined: bool = False) -> tuple[float, int]:
+    """Seconds and launches of attention over 4,096 places of a picture, 10 heads of 64, on the simulated A100."""
+    gpu = simulate("A100")
+    with gpu, torch.no_grad(), _tf32():
+        with torch.device(gpu.device):
+            x = torch.zeros(2, 4096, 640, dtype=dtype)
+            parts = [nn.Linear(640, 1920)] if joined else [nn.Linear(640, 640) for _ in range(3)]
+            for part in parts:
+                part.to(dtype)
+
+        def layer() -> torch.Tensor:
+            made = [part(x) for part in parts]
+            q, k, v = (
+                t.view(2, 4096, 10, 64).transpose(1, 2) for t in (made[0].chunk(3, -1) if joined else made)
+            )
+            if fused:
+                return F.scaled_dot_product_attention(q, k, v)
+            return (q @ k.transpose(-1, -2) / 8).softmax(-1) @ v
+
+        layer()
+        gpu.synchronize()
+        began, launches = gpu.clock(), gpu.launches
+        layer()
+        launches = gpu.launches - launches
+        gpu.synchronize()
+        return gpu.clock() - began, launches
+
+
+def bf16() -> Outcome:
+    gain = _layer(torch.float32, False)[0] / _layer(torch.bfloat16, False)[0]
+    published = PUBLISHED["float32"] / PUBLISHED["bfloat16"]
+    return (
+        f"one attention layer of 4,096 places, written out: {gain:.1f} times as fast; published for the whole image {published:.1f}",
+        "confirmed" if gain > 1.3 else "refuted",
+    )
+
+
+def sdpa() -> Outcome:
+    gain = _layer(torch.bfloat16, False)[0] / _layer(torch.bfloat16, True)[0]
+    published = PUBLISHED["bfloat16"] / PUBLISHED["SDPA"]
+    return (
+        f"the same layer in bfloat16 with SDPA: {gain:.1f} times as fast; published for the whole image {published:.1f}",
+        "confirmed" if gain > 1.2 else "refuted",
+    )
+
+
+def joined_projections() -> Outcome:
+    (apart, three), (together, one) = _layer(torch.bfloat16, True), _layer(torch.bfloat16, True, True)
+    return (
+        f"one product in place of three: {three} and {one} launches, {apart / together:.2f} times as fast; published "
+        f"{PUBLISHED['compiled'] / PUBLISHED['fused projections']:.2f} for the whole image",
+        "confirmed"
+        if one < three and 0.98 < apart / together < 1.2
+        else "partly: fewer launches; the time differs",
+    )
+
+
+def sigmas_on_the_cpu() -> Outcome:
+    sigmas = torch.linspace(1, 0, 30)
+    waits = {
+        "read as numbers": count(lambda: [float(sigmas[i]) for i in range(5)]).syncs,
+        "left as tensors": count(lambda: [sigmas[i] * 2 for i in range(5)]).syncs,
+    }
+    return (
+        "five steps that index the noise levels, were they on a GPU: "
+        + ", ".join(f"{name} {n} waits" for name, n in waits.items()),
+        "partly: indexing by a number does not wait; reading the element does"
+        if waits["left as tensors"] == 0 < waits["read as numbers"]
+        else "confirmed",
+    )
+
+
+CLAIMS = (
+    tried("Reduced precision", bf16, "bfloat16 in place of float32: from 7.36 to 4.63 seconds", evidence=ON_A100),
+    tried("SDPA", sdpa, "SDPA in place of attention written out: from 4.63 to 3.31 seconds", evidence=ON_A100),
+    untested("Compiling", "torch.compile of UNet and VAE: from 3.31 to 2.54 seconds", "the whole network on a GPU would be needed; lesson 11 compiles a small UNet"),
+    tried("Getting rid of GPU syncs", sigmas_on_the_cpu, "noise levels on the GPU: indexing them makes the CPU wait"),
+    tried("Combined projections", joined_projections, "one product for q, k and v: from 2.54 to 2.52 seconds", evidence=ON_A100),
+    untested("Dynamic int8", "int8 products for some layers: from 2.52 to 2.43 seconds", "which layers gain follows from their sizes and from a GPU's int8 kernels"),
+)  # fmt: skip
