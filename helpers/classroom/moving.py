@@ -96,6 +96,7 @@ def queue() -> Moving:
         ("The machine", list(faster), 0),
     ]
     key = [("green", "the CPU launches"), ("ink", "the CPU waits for the GPU"), ("blue", "the GPU computes")]
+    key.append(("ground", "Python, or nothing to do"))
     made = Moving("Which part would you make faster?", "simulated (H100)", controls, key)
     for (i, size), read, prepare in product(enumerate(layers.values()), (0, 1), (0, 1)):
         runs = [
