@@ -123,14 +123,14 @@ def _landing(lessons: list[Master], about: Mapping[str, str]) -> str:
     if about["repository"]:
         folder = about["repository"].rstrip("/").rpartition("/")[2].removesuffix(".git")
         learn = (
-            f"```\ngit clone {about['repository']}\ncd {folder}\nmake lab\n```\n\n"
+            f"Begin with [lesson 00](lessons/00_measure_first.ipynb), one hour.\n\n```\ngit clone {about['repository']}\ncd {folder}\nmake lab\n```\n\n"
             "This opens the course in JupyterLab. Nothing to install: the rocket above opens it in the browser. "
             "[All ways to start](start.md)."
         )
     else:
         learn = (
-            "In the course's folder `make lab` opens it in JupyterLab. Where to download that folder, whoever published this "
-            "page has not said; until then every lesson can be read here, with its predictions. [All ways to start](start.md)."
+            "Begin here, now: [lesson 00](lessons/00_measure_first.ipynb), one hour. To solve its exercises, run `make lab` in the "
+            "course's folder. (Whoever published this page has not said where to download it.) [All ways to start](start.md)."
         )
     cards = []
     for master in lessons:
