@@ -76,9 +76,9 @@ record: ## record the experiments on this machine's GPU (LESSON=03: only that on
 bundle: setup ## for instructors: the course as students get it, without answers (TO=course.zip, LESSONS="01 02")
 	$(PY) -m helpers.classroom.bundle $(LESSONS) --to "$(or $(TO),course.zip)"
 
-site: ## the course as pages to read and search, without answers (TO=_site)
+site: ## the course as pages to read and search, without answers (TO=_site REPOSITORY=https://…)
 	$(SETUP) site
-	$(PY) -m helpers.classroom.site --to "$(or $(TO),_site)"
+	$(PY) -m helpers.classroom.site --to "$(or $(TO),_site)" --repository "$(REPOSITORY)" --hub "$(HUB)" --address "$(ADDRESS)"
 
 report: setup ## your progress as one page to show to a colleague (TO=report.html NAME=Ada)
 	$(PY) -m helpers report --to "$(or $(TO),report.html)" --name "$(NAME)"

@@ -137,13 +137,26 @@ def describe(app: Any, pagename: str, templatename: str, context: dict[str, Any]
     said = next((p.astext() for p in doctree.findall(nodes.paragraph) if len(p.astext()) > 60), project)
     words = " ".join(said.split())
     words = words if len(words) <= 200 else words[:200].rpartition(" ")[0] + " …"
-    tags = {"og:title": context["title"], "og:description": words, "og:type": "website", "og:site_name": project}
+    tags = {
+        "og:title": context["title"],
+        "og:description": words,
+        "og:type": "website",
+        "og:site_name": project,
+    }
     if html_baseurl:
         tags["og:image"] = html_baseurl.rstrip("/") + "/_static/card.png"
         tags["og:url"] = html_baseurl.rstrip("/") + f"/{pagename}.html"
-    lines = [f'<meta name="description" content="{escape(words)}">', f'<meta name="author" content="{author}">']
-    lines += [f'<meta property="{name}" content="{escape(re.sub("<[^>]*>", "", text))}">' for name, text in tags.items()]
-    lines.append(f'<meta name="twitter:card" content="{"summary_large_image" if html_baseurl else "summary"}">')
+    lines = [
+        f'<meta name="description" content="{escape(words)}">',
+        f'<meta name="author" content="{author}">',
+    ]
+    lines += [
+        f'<meta property="{name}" content="{escape(re.sub("<[^>]*>", "", text))}">'
+        for name, text in tags.items()
+    ]
+    lines.append(
+        f'<meta name="twitter:card" content="{"summary_large_image" if html_baseurl else "summary"}">'
+    )
     context["metatags"] = context.get("metatags", "") + "\n" + "\n".join(lines)
 
 

@@ -163,10 +163,16 @@ def test_no_file_names_a_registry_or_a_machine() -> None:
 def test_readme_names_only_what_is_there() -> None:
     """Every relative link, and every `make` command, of the pages a newcomer reads."""
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md"):
+    for page in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs" / f"{n}.md" for n in ("start", "teaching")),
+    ):
         text = page.read_text()
         for link in re.findall(r"\]\(([^)#]+)", text):
-            assert "://" in link or (ROOT / link).exists(), f"{page.name} links to {link}, which is not there"
+            assert "://" in link or (page.parent / link).exists(), (
+                f"{page.name} links to {link}, which is not there"
+            )
         for command in re.findall(r"\bmake ([a-z-]+)", "\n".join(re.findall(r"`+[^`]+`+", text))):
             assert command in targets, f"{page.name} says make {command}, which the Makefile does not know"
 

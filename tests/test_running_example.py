@@ -97,10 +97,10 @@ def test_no_change_buys_as_much_time_as_half_the_bits() -> None:
     assert max(bought, key=bought.__getitem__) == "10" and bought["10"] > 2
 
 
-def test_readme_shows_the_ladder_as_it_is() -> None:
+def test_the_ladder_is_shown_as_it_is() -> None:
     drawn = running_example.ladder()
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"![{drawn.alt}](docs/ladder.png)" in readme, "its words; `make build` draws the picture"
+    page = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
+    assert f"![{drawn.alt}](ladder.png)" in page, "its words; `make build` draws the picture"
     kept, fresh = Image.open(ROOT / "docs" / "ladder.png"), Image.open(io.BytesIO(drawn.png()))
     assert kept.info["Description"] == fresh.info["Description"] and kept.size == fresh.size
     apart = np.abs(np.asarray(kept).astype(int) - np.asarray(fresh).astype(int)).mean()

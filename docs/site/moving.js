@@ -52,7 +52,7 @@ const Moving = {
     const drawing = element("div", { class: "drawing" }, place);
     const facts = element("p", { class: "facts", role: "status" }, place);
     const before = place.closest(".cell_output")?.querySelector("img");
-    if (before) before.hidden = true;
+    if (before) (before.closest("a") ?? before).hidden = true;
     return { controls, drawing, facts };
   },
 

@@ -20,6 +20,8 @@ from helpers.text.sizes import size_text
 FINE = 2000
 Box = tuple[float, float, int, str]
 """Start, end, place in the key, and the words in it."""
+Control = tuple[str, Sequence[str], int]
+"""Label, options, place of the option that is shown first."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,11 @@ class State:
 
 @dataclass
 class Moving:
-    """A picture with controls. controls: label, options, place of the first shown; key: colour's name and words."""
+    """A picture with controls. key: colour's name and words."""
 
     title: str
     evidence: str
-    controls: Sequence[tuple[str, Sequence[str], int]]
+    controls: Sequence[Control]
     key: Sequence[tuple[str, str]]
     states: dict[tuple[int, ...], State] = field(default_factory=dict)
 
@@ -89,13 +91,14 @@ def queue() -> Moving:
         "CPU twice as fast": {"cpu": 2},
         "GPU twice as fast": {"gpu": 2},
     }
-    controls = [
+    controls: list[Control] = [
         ("Four linear layers", list(layers), 1),
         ("loss.item() in every step", ["no", "yes"], 1),
         ("1.5 ms of Python for the next batch", ["no", "yes"], 1),
         ("The machine", list(faster), 0),
     ]
     key = [("green", "the CPU launches"), ("ink", "the CPU waits for the GPU"), ("blue", "the GPU computes")]
+    key.append(("ground", "Python, or nothing to do"))
     made = Moving("Which part would you make faster?", "simulated (H100)", controls, key)
     for (i, size), read, prepare in product(enumerate(layers.values()), (0, 1), (0, 1)):
         runs = [
@@ -156,11 +159,11 @@ def allocator(source: str) -> Moving:
         ("faint", "free: reserved from CUDA, in no use"),
         ("orange", "what this call took or gave back"),
     ]
-    controls = [("step", [str(k) for k in range(len(steps) + 1)], 8)]
+    controls: list[Control] = [("step", [str(k) for k in range(len(steps) + 1)], 8)]
     made = Moving("The allocator, call by call", steps.evidence, controls, key)
     for k in range(len(steps) + 1):
         stepper.set(k)
-        move, lanes = steps.move(k), []
+        move, lanes = steps.move(k), list[Lane]()
         live = {s.address: s for s in steps.found.segments(move.end)}
         for _, address, size in spans:
             boxes: list[Box] = []
@@ -188,7 +191,7 @@ def buckets() -> Moving:
     between = ("InfiniBand NDR", "Ethernet 100G", "Ethernet 10G")
     explorer = bucket_explorer(ranks=64)
     run = explorer.backward
-    controls = [
+    controls: list[Control] = [
         ("bucket, MiB", [str(c) for c in caps], 0),
         ("ranks", [f"{n:,}" for n in RANKS], RANKS.index(64)),
         ("between nodes of 8", between, 0),
@@ -222,7 +225,7 @@ def pipeline() -> Moving:
     schedules = {"GPipe": 1, "1F1B": 1, "Interleaved 1F1B": 2}
     ranks, batches, sends = (2, 4, 8), (2, 4, 8, 16), (0.0, 0.25, 0.5)
     explorer = pipeline_explorer("1F1B", ranks=4, microbatches=8, send=0.25)
-    controls = [
+    controls: list[Control] = [
         ("schedule", list(schedules), 1),
         ("ranks", [str(n) for n in ranks], 1),
         ("micro-batches", [str(n) for n in batches], 2),
@@ -254,7 +257,7 @@ def ladder() -> Moving:
     from helpers.lessons.capstone.reference_repair import shown
 
     models = {name: shown.scored(name) for name in shown.NAMES}
-    controls = [
+    controls: list[Control] = [
         ("model", [shown.WHAT[name] for name in models], 0),
         ("what is drawn", ["time of a step", "peak memory"], 0),
     ]

@@ -83,7 +83,9 @@ def lay_out(lessons: list[Master], to: Path, about: Mapping[str, str]) -> None:
         book = json.loads(build.release_path(master.name).read_text(encoding="utf-8"))
         if about["repository"]:
             book["cells"].insert(0, set_up_cell(about))
-            (to / "_extra" / "notebooks" / f"{master.name}.ipynb").write_text(json.dumps(book), encoding="utf-8")
+            (to / "_extra" / "notebooks" / f"{master.name}.ipynb").write_text(
+                json.dumps(book), encoding="utf-8"
+            )
         else:
             shutil.copy(build.release_path(master.name), to / "_extra" / "notebooks")
         code = "\n".join("".join(c["source"]) for c in book["cells"] if c["cell_type"] == "code")
@@ -100,7 +102,11 @@ def lay_out(lessons: list[Master], to: Path, about: Mapping[str, str]) -> None:
     for tool in TOOLS:
         (to / "tools" / f"{tool}.md").write_text(_tool(tool), encoding="utf-8")
     guides = [Path(g).stem.lower() for g in GUIDES]
-    tree = ["", _toctree("Begin", guides[:LEARNERS]), _toctree("Lessons", [f"lessons/{m.name}" for m in lessons])]
+    tree = [
+        "",
+        _toctree("Begin", guides[:LEARNERS]),
+        _toctree("Lessons", [f"lessons/{m.name}" for m in lessons]),
+    ]
     tree += [_toctree("Tools", [f"tools/{tool}" for tool in TOOLS])]
     tree += [_toctree("For instructors and contributors", guides[LEARNERS:])]
     (to / "index.md").write_text(_landing(lessons, about) + "\n".join(tree), encoding="utf-8")
@@ -117,14 +123,14 @@ def _landing(lessons: list[Master], about: Mapping[str, str]) -> str:
     if about["repository"]:
         folder = about["repository"].rstrip("/").rpartition("/")[2].removesuffix(".git")
         learn = (
-            f"```\ngit clone {about['repository']}\ncd {folder}\nmake lab\n```\n\n"
+            f"Begin with [lesson 00](lessons/00_measure_first.ipynb), one hour.\n\n```\ngit clone {about['repository']}\ncd {folder}\nmake lab\n```\n\n"
             "This opens the course in JupyterLab. Nothing to install: the rocket above opens it in the browser. "
             "[All ways to start](start.md)."
         )
     else:
         learn = (
-            "In the course's folder `make lab` opens it in JupyterLab. Where to download that folder, whoever published this "
-            "page has not said; until then every lesson can be read here, with its predictions. [All ways to start](start.md)."
+            "Begin here, now: [lesson 00](lessons/00_measure_first.ipynb), one hour. To solve its exercises, run `make lab` in the "
+            "course's folder. (Whoever published this page has not said where to download it.) [All ways to start](start.md)."
         )
     cards = []
     for master in lessons:
@@ -145,7 +151,14 @@ def set_up_cell(about: Mapping[str, str]) -> dict[str, Any]:
     source = re.search(r"```python\n(# Sets .*?)```", text, re.DOTALL)
     assert source, "docs/start.md has the cell"
     code = source[1].strip().replace("<this course>", about["repository"])
-    return {"cell_type": "code", "id": "set-up", "metadata": {}, "execution_count": None, "outputs": [], "source": code}
+    return {
+        "cell_type": "code",
+        "id": "set-up",
+        "metadata": {},
+        "execution_count": None,
+        "outputs": [],
+        "source": code,
+    }
 
 
 def _card(to: Path) -> None:
@@ -214,6 +227,8 @@ def _lesson(master: Master, names: set[str], to: Path) -> dict[str, Any]:
                 o["metadata"].get("image/png", {}).get("alt", "") for o in plain["outputs"] if "metadata" in o
             ]
             plain["metadata"] = {"tags": tags, "mystnb": {"image": {"alt": "; ".join(filter(None, alts))}}}
+            if "predict" in tags:
+                plain["metadata"]["mystnb"]["code_prompt_show"] = "The code that asks"
             if plain["outputs"]:
                 plain["outputs"] += [_moves(name) for call, name in moving.CALLS.items() if call in source]
         cells.append(plain)

@@ -1,8 +1,11 @@
 """The course's site, as `make site` makes it: every page is there, leads on, needs no network, and gives no answer away."""
 
 import importlib
+import importlib.util
 import json
+import random
 import re
+import shutil
 from collections.abc import Iterator
 from html import escape
 from html.parser import HTMLParser
@@ -12,10 +15,21 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from helpers.classroom import build
+from helpers.classroom import build, moving
 from helpers.classroom import master as masters
-from helpers.classroom.site import TOOLS, make
+from helpers.classroom.site import TOOLS, make, set_up_cell, settings
+from tests.browser import axe
 from tests.browser.driver import SHOTS
+
+#: lessons with a picture that moves, and one without
+LOOKED_AT = (
+    "01_storage_and_stride",
+    "03_gpu_queue",
+    "08_memory_pools",
+    "14_data_parallel",
+    "16_model_parallel",
+    "17_capstone",
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +65,7 @@ class Links(HTMLParser):
             self.links.append(about["href"])
         if tag in ("img", "script") and "src" in about:
             self.links.append(about["src"])
-        if tag == "img" and not about.get("alt"):
+        if tag == "img" and "alt" not in about:  # alt="": the words beside it say all
             self.without_alt.append(about.get("src", "")[:80])
 
 
@@ -80,7 +94,10 @@ def test_lessons_are_all_there_with_their_pictures_and_without_answers(site: Pat
     for path in build.find([]):
         master = masters.read(path)
         text = (site / "lessons" / f"{master.name}.html").read_text(encoding="utf-8")
-        assert text.count("<img") >= 2, f"{master.name}: no pictures"
+        assert text.count("<img") >= 3, f"{master.name}: no pictures"
+        assert text.index('class="opens"') < text.index("<strong>Time</strong>"), (
+            f"{master.name} opens with no picture"
+        )
         plain = re.sub(r"<[^>]*>", "", text)
         assert "your answer" in plain and "BEGIN SOLUTION" not in plain and "HIDDEN TESTS" not in plain
         released = (build.NOTEBOOKS / master.name / f"{master.name}.ipynb").read_text(encoding="utf-8")
@@ -136,16 +153,17 @@ def test_a_page_is_no_wider_than_a_phone(site: Path, page: Page, name: str) -> N
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-@pytest.mark.parametrize("width", [390, 1400])
-@pytest.mark.parametrize("name", ["index", "lessons/03_gpu_queue", "lessons/08_memory_pools"])
+@pytest.mark.parametrize("width", [390, 768, 1280])
+@pytest.mark.parametrize("name", ["start", "lessons/03_gpu_queue", "lessons/09_saving_memory"])
 def test_pictures_keep_their_shape(site: Path, page: Page, name: str, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 800})
     page.goto((site / f"{name}.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     shapes = page.evaluate(
         """Promise.all([...document.querySelectorAll('article img')].map(i => i.decode().then(() =>
             [i.clientWidth, i.clientHeight, i.naturalWidth, i.naturalHeight])))"""
     )
-    assert len(shapes) >= 2
+    assert shapes
     for wide, high, own_width, own_height in shapes:
         assert 0 < wide <= width and abs(wide * own_height / own_width - high) <= 1, (
             f"{own_width} × {own_height} pixels are shown as {wide} × {high}"
@@ -167,6 +185,169 @@ def test_a_lessons_button_gives_the_learners_notebook(site: Path, page: Page) ->
     page.get_by_role("button", name="Download this page").click()
     expect(page.locator(".btn-download-pdf-button")).to_be_visible()
     assert not page.locator("a[href*='_sources/']").count()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "name", ["index", "start", "teaching", "claims", "lessons/01_storage_and_stride", "lessons/03_gpu_queue"]
+)
+def test_nobody_is_shut_out(site: Path, page: Page, name: str, scheme: str) -> None:
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page.goto((site / f"{name}.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    assert axe.findings(page) == []
+
+
+def test_pages_are_light_and_there_at_once(site: Path, page: Page) -> None:
+    """A lesson with all that it loads is under 1.5 MB, and its first view, from a disk, under a second."""
+    loaded: list[Path] = []
+    page.on(
+        "request",
+        lambda asked: loaded.append(Path(unquote(asked.url.removeprefix("file://").partition("?")[0]))),
+    )
+    for path in [site / "index.html", *sorted((site / "lessons").glob("*.html"))]:
+        loaded.clear()
+        page.goto(path.as_uri())
+        page.evaluate(
+            "Promise.all([...document.images].map(i => { i.loading = 'eager'; return i.decode(); }))"
+        )
+        size = sum(file.stat().st_size for file in set(loaded) if file.is_file())
+        most = 1_500_000 if path.parent.name == "lessons" else 2_000_000
+        assert size < most, f"{path.name}: {size / 1e6:.2f} MB"
+        seen = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
+        assert seen < 1000, f"{path.name}: {seen:.0f} ms until something is seen"
+
+
+def test_a_result_is_folded_until_one_has_thought(site: Path, page: Page) -> None:
+    page.goto((site / "lessons" / "03_gpu_queue.html").as_uri())
+    fold = page.locator("details.result").first
+    picture = fold.locator("img").first
+    expect(picture).not_to_be_visible()
+    questions = page.locator(".tag_predict").first.get_by_role("radiogroup")
+    for i, answer in enumerate(("1", "2", "2", "2")):  # the last of them is wrong
+        expect(picture).not_to_be_visible()
+        questions.nth(i).get_by_role("radio", name=answer, exact=True).check(force=True)
+    expect(picture).to_be_visible()
+    expect(fold.locator("summary").first).to_have_text("3 of 4 predicted right")
+    expect(fold.locator("table").first).to_contain_text("2 ✗")
+    page.screenshot(path=SHOTS / "site-6-predicted.png")
+
+
+def test_every_prediction_can_be_right(site: Path, page: Page) -> None:
+    """What is right is one of the buttons: words are compared as the notebook compares them."""
+    for path in sorted((site / "lessons").glob("*.html")):
+        page.goto(path.as_uri())
+        wrong = page.evaluate("""() => {
+            const wrong = [], word = (t) => t.trim().toLowerCase().replaceAll("×", "x").replace(/(\\d),(?=\\d{3})/g, "$1");
+            for (const fold of document.querySelectorAll(".tag_result details.result")) {
+                const result = fold.querySelector("table");
+                const asks = [...document.querySelectorAll(".tag_predict")].filter(
+                    (p) => p.compareDocumentPosition(fold) & Node.DOCUMENT_POSITION_FOLLOWING).pop();
+                if (!result || !asks || ![...result.tHead.rows[0].cells].some((c) => c.textContent === "you said")) continue;
+                for (const row of result.tBodies[0].rows) {
+                    const group = [...asks.querySelectorAll("[role=radiogroup]")].find(
+                        (g) => g.getAttribute("aria-label") === row.cells[0].textContent);
+                    const offered = group ? [...group.querySelectorAll("span")].map((s) => word(s.textContent)) : [];
+                    const right = word(row.cells[1].textContent);
+                    if (!offered.some((o) => o === right || +o === +right)) wrong.push([row.cells[0].textContent, right, offered]);
+                }
+            }
+            return wrong;
+        }""")
+        assert wrong == [], f"{path.name}: {wrong[:3]}"
+
+
+@pytest.mark.parametrize("name", LOOKED_AT)
+def test_pictures_move_without_a_kernel(site: Path, page: Page, name: str) -> None:
+    page.goto((site / ("index.html" if name == "03_gpu_queue" else f"lessons/{name}.html")).as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+    place = page.locator(".moving").first
+    facts, drawn = place.locator(".facts"), place.locator("svg")
+    expect(drawn).to_be_visible()
+    if name != "03_gpu_queue":  # it says what the widget said when the lesson ran
+        book = json.loads((build.ROOT / "solutions" / name / f"{name}.ipynb").read_text(encoding="utf-8"))
+        said = re.sub(r"\s+", " ", " ".join(
+            "".join(o["data"].get("text/plain", "")) for c in book["cells"] for o in c.get("outputs", ()) if "data" in o
+        ))  # fmt: skip
+        if name != "17_capstone":
+            assert re.sub(r"\s+", " ", facts.inner_text()) in said
+    before = facts.inner_text(), drawn.inner_html()
+    control = place.locator("input").first
+    if control.get_attribute("type") == "range":
+        control.focus()
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")
+    else:
+        place.locator("input:not(:checked)").first.check(force=True)
+    assert (facts.inner_text(), drawn.inner_html()) != before
+    place.scroll_into_view_if_needed()
+    page.screenshot(path=SHOTS / f"site-7-{name}.png")
+
+
+def test_the_stride_explorer_says_what_the_widget_says(site: Path, page: Page) -> None:
+    from helpers.lessons.storage_and_stride.explorer import LONGEST, PRESETS, SIZE, Settings
+
+    draw = random.Random(0)
+    trials = [
+        Settings(
+            draw.randint(1, 5), draw.randint(1, LONGEST), draw.randint(-1, 6), draw.randint(-1, 6),
+            draw.randint(0, SIZE - 1) // 2, draw.choice((1, 2)),
+        )
+        for _ in range(200)
+    ]  # fmt: skip
+    page.goto((site / "lessons" / "01_storage_and_stride.html").as_uri())
+    for layout in [*PRESETS.values(), *trials]:
+        said = page.evaluate("([s, n]) => Moving.strideFacts(s, n).said", [vars(layout), SIZE])
+        assert said == layout.facts
+
+
+def test_where_the_course_lives_is_one_setting(tmp_path: Path, site: Path) -> None:
+    about = settings()
+    assert not about["repository"] and "colab" not in (site / "lessons" / "03_gpu_queue.html").read_text(
+        encoding="utf-8"
+    )
+    with pytest.raises(ValueError, match="no address"):
+        settings(repository='"><script>')
+    told = settings(repository="https://github.com/somebody/course")
+    assert "git+https://github.com/somebody/course" in set_up_cell(told)["source"]
+    there = importlib.util.spec_from_file_location("conf", _conf(tmp_path, told))
+    assert there and there.loader
+    conf = importlib.util.module_from_spec(there)
+    there.loader.exec_module(conf)
+    where = conf.launches("notebooks/a/a.ipynb")
+    assert (
+        where["Colab"]
+        == "https://colab.research.google.com/github/somebody/course/blob/main/notebooks/a/a.ipynb"
+    )
+    assert (
+        where["Binder"]
+        == "https://mybinder.org/v2/gh/somebody/course/main?urlpath=lab%2Ftree%2Fnotebooks%2Fa%2Fa.ipynb"
+    )
+    assert "our JupyterHub" not in where
+
+
+def _conf(place: Path, about: dict[str, str]) -> Path:
+    (place / "settings.json").write_text(json.dumps(about))
+    return shutil.copy(build.ROOT / "docs" / "conf.py", place)
+
+
+def test_links_to_the_site_have_a_preview(site: Path) -> None:
+    text = (site / "lessons" / "03_gpu_queue.html").read_text(encoding="utf-8")
+    assert '<meta name="description" content="The CPU puts work into a queue' in text
+    assert 'property="og:title"' in text and 'rel="icon"' in text
+    assert (site / "_static" / "card.png").stat().st_size < 60_000
+
+
+def test_every_call_of_a_widget_has_its_picture(site: Path) -> None:
+    for call, name in moving.CALLS.items():
+        used = [p for p in build.find([]) if call in p.read_text(encoding="utf-8")]
+        assert used, f"no lesson calls {call}"
+        assert (site / "_static" / "moving" / f"{name}.js").stat().st_size < 200_000
+        for path in used:
+            assert f'data-name="{name}"' in (site / "lessons" / f"{path.stem}.html").read_text(
+                encoding="utf-8"
+            )
 
 
 def test_a_folder_of_somebody_is_not_written_over(tmp_path: Path) -> None:
