@@ -78,12 +78,12 @@ def nested() -> Outcome:
 
 
 CLAIMS = (
-    tried("Bfloat16 (+ GPU syncs)", index_from_the_host, "an index tensor that lies on the CPU makes the CPU wait", evidence=ON_A100),
-    tried("Bfloat16 (+ GPU syncs)", bf16, "bfloat16 and no syncs: up to 3 times as fast", evidence=ON_A100),
-    untested("Torch.compile", "compiled, the encoder's elementwise kernels are fused into few, launched as one CUDA graph", "lesson 11 counts a compiled layer's kernels; the post's gain is in a picture"),
-    tried("SDPA", sdpa, "fused attention leaves room for a larger batch", evidence=ON_A100),
-    untested("Triton", "an own kernel adds the relative positions inside attention, without a bias of 3 GiB", "lesson 21 writes kernels; this one needs a GPU"),
-    tried("NestedTensor", nested, "sequences of different lengths side by side, without padding, are less work"),
-    untested("int8", "dynamic int8 products make it faster at hardly any loss", "the loss is that of trained weights"),
-    untested("Semi-structured sparsity", "2 of 4 weights at zero: the last part to 8 times", "sparse Tensor Cores are not simulated"),
+    tried("Bfloat16 (+ GPU syncs)", "both allocated and processed on the CPU … the index operation automatically moves these variables to the GPU. This copy over causes the GPU sync", "index variables that lie on the CPU are moved to the GPU by the index operation, and this copy makes the CPU wait", index_from_the_host, evidence=ON_A100),
+    tried("Bfloat16 (+ GPU syncs)", "the GPU sync and bfloat16 optimizations together … pushed SAM performance by up to 3x", "without these waits and in bfloat16 it is up to 3 times as fast", bf16, evidence=ON_A100),
+    untested("Torch.compile", "Fusing together sequences of operations … into a single GPU kernel … We launch a single CUDA graph", "compiled, sequences of operations of the encoder become single kernels, launched as one CUDA graph", "lesson 11 counts a compiled layer's kernels; the post's gain is in a picture"),
+    tried("SDPA", "Using … scaled_dot_product_attention, we can significantly increase the batch size", "with SDPA the batch can be much larger", sdpa, evidence=ON_A100),
+    untested("Triton", "instead of allocating this large attn tensor, we thread into SDPA the two smaller … tensors … significant performance gain", "a kernel of one's own that adds two small tensors of positions inside attention, in place of a bias of more than 3 GiB, gains much", "lesson 21 writes kernels; this one needs a GPU"),
+    tried("NestedTensor", "Batch together non-uniformly sized data into a single Tensor", "NestedTensor puts data of different sizes into one batch (here: and saves the work on padding)", nested),
+    untested("int8", "GPU quantization: Accelerate models with reduced precision operations … no loss of accuracy", "quantized products make it faster without a loss of accuracy", "the loss is that of trained weights"),
+    untested("Semi-structured sparsity", "Semi-Structured (2:4) Sparsity: A GPU optimized sparse memory format", "two of four weights at zero make it faster", "sparse Tensor Cores are not simulated"),
 )  # fmt: skip

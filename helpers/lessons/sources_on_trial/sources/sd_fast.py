@@ -108,10 +108,10 @@ def sigmas_on_the_cpu() -> Outcome:
 
 
 CLAIMS = (
-    tried("Reduced precision", bf16, "bfloat16 in place of float32: from 7.36 to 4.63 seconds", evidence=ON_A100),
-    tried("SDPA", sdpa, "SDPA in place of attention written out: from 4.63 to 3.31 seconds", evidence=ON_A100),
-    untested("Compiling", "torch.compile of UNet and VAE: from 3.31 to 2.54 seconds", "the whole network on a GPU would be needed; lesson 11 compiles a small UNet"),
-    tried("Getting rid of GPU syncs", sigmas_on_the_cpu, "noise levels on the GPU: indexing them makes the CPU wait"),
-    tried("Combined projections", joined_projections, "one product for q, k and v: from 2.54 to 2.52 seconds", evidence=ON_A100),
-    untested("Dynamic int8", "int8 products for some layers: from 2.52 to 2.43 seconds", "which layers gain follows from their sizes and from a GPU's int8 kernels"),
+    tried("Reduced precision", "By using a reduced precision, we’re able to cut down the inference latency from 7.36 seconds to 4.63 seconds", "bfloat16 in place of float32 cuts an image's time from 7.36 to 4.63 seconds", bf16, evidence=ON_A100),
+    tried("SDPA", "SDPA gives a nice boost from 4.63 seconds to 3.31 seconds", "SDPA cuts it from 4.63 to 3.31 seconds", sdpa, evidence=ON_A100),
+    untested("Compiling", "compiling both the UNet and VAE reduces the latency from 3.31 seconds to 2.54 seconds", "compiling UNet and VAE cuts it from 3.31 to 2.54 seconds", "the whole network on a GPU would be needed; lesson 11 compiles a small UNet"),
+    tried("Getting rid of GPU syncs", "If the sigmas array is placed on the GPU, indexing causes a communication sync between the CPU and GPU", "with the noise levels on the GPU, indexing them makes CPU and GPU wait", sigmas_on_the_cpu),
+    tried("Combined projections", "horizontally combine the projection matrices into a single matrix … from 2.54 seconds to 2.52 seconds", "one product for q, k and v cuts it from 2.54 to 2.52 seconds", joined_projections, evidence=ON_A100),
+    untested("Dynamic int8", "Applying quantization this way improved the latency from 2.52 seconds to 2.43 seconds", "int8 products for some layers cut it from 2.52 to 2.43 seconds", "which layers gain follows from their sizes and from a GPU's int8 kernels"),
 )  # fmt: skip
