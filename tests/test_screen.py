@@ -53,6 +53,8 @@ OPEN = {
 }  # fmt: skip
 #: what is refused → a part of the sentence
 CLOSED = {
+    "tl.load = print": "tl.load",
+    "tl.core.builtin": "triton.language.core",
     "import subprocess": "subprocess",
     "import threading\nthreading.Thread(target=f)": "threading.Thread",
     "from concurrent.futures import ThreadPoolExecutor": "concurrent",

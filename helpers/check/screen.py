@@ -182,6 +182,7 @@ _ONLY_READS = frozenset("dict enumerate len list print set sorted tuple zip".spl
 #: what a notebook's first cell calls modules
 _USUAL = {name: name for name in "torch math os sys gc itertools operator warnings weakref".split()}
 _USUAL |= {"np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"}
+_USUAL |= {"triton": "triton", "tl": "triton.language"}
 
 
 def screen(
