@@ -98,7 +98,7 @@ def test_lesson_01_by_keyboard(lab: Lab, server: Server) -> None:
     expect(lab.panel.locator(".jp-Notebook .jp-Cell").nth(asked + 1)).to_contain_text("predicted right")
 
     explorer = next(i for i, c in enumerate(notebook["cells"]) if "".join(c["source"]) == "stride_explorer()")
-    rows = lab.panel.locator(".jp-Notebook .jp-Cell").nth(explorer).get_by_role("slider", name="rows")
+    rows = lab.panel.locator(".jp-Notebook .jp-Cell").nth(explorer).get_by_role("slider", name="rows", exact=True)
     picture = lab.panel.locator(".jp-Notebook .jp-Cell").nth(explorer).locator("img")
     go(lab, focused(rows), "Tab", most=60)
     before = picture.get_attribute("alt") or ""
