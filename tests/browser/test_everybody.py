@@ -27,7 +27,8 @@ def test_the_start_page(lab: Lab, server: Server) -> None:
     assert list(filter(None, labels)) == ["Assignment List"]  # commands that are not there have no label
     lab.page.keyboard.press("Escape")
     lab.cell(1).get_by_role("link", name="Open it.").click()
-    lab.wait_until_open("notebooks/00_measure_first/00_measure_first.ipynb")
+    front = lab.page.locator("#jp-main-dock-panel .lm-TabBar-tab.lm-mod-current")
+    expect(front).to_have_text("00_measure_first.ipynb")
 
 
 def go(lab: Lab, there: Callable[[], bool], key: str, most: int = 40) -> None:
@@ -98,7 +99,11 @@ def test_lesson_01_by_keyboard(lab: Lab, server: Server) -> None:
     expect(lab.panel.locator(".jp-Notebook .jp-Cell").nth(asked + 1)).to_contain_text("predicted right")
 
     explorer = next(i for i, c in enumerate(notebook["cells"]) if "".join(c["source"]) == "stride_explorer()")
-    rows = lab.panel.locator(".jp-Notebook .jp-Cell").nth(explorer).get_by_role("slider", name="rows")
+    rows = (
+        lab.panel.locator(".jp-Notebook .jp-Cell")
+        .nth(explorer)
+        .get_by_role("slider", name="rows", exact=True)
+    )
     picture = lab.panel.locator(".jp-Notebook .jp-Cell").nth(explorer).locator("img")
     go(lab, focused(rows), "Tab", most=60)
     before = picture.get_attribute("alt") or ""
