@@ -529,8 +529,8 @@ for row in sorted(rows, key=lambda row: (-row.count, row.key))[:6]:
     print(f"{row.count} × {row.key} {row.input_shapes}")
 
 # %% [markdown]
-# The rows count inner calls too. Here the optimizer's loop over four parameters makes more calls than forward and backward
-# together: it goes first (lesson 06).
+# The rows count inner calls too. Those that are called most often here are AdamW's: for each parameter it turns numbers into
+# tensors again and again. On this toy it goes first (lesson 06).
 #
 # What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line. With
 # the simulated card (`where` runs any function there) each line gets the time that Python took in it, measured on your
@@ -542,7 +542,7 @@ from helpers.own_script import where
 
 def slow_step():
     for batch in loader:
-        share = [sum(range(200)) for _ in range(len(batch[0]))]  # a loop in plain Python
+        share = [sum(range(50_000)) for _ in range(len(batch[0]))]  # a loop in plain Python
         step(batch)
     return share
 

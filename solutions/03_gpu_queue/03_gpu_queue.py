@@ -8,7 +8,7 @@
 # three need opposite repairs, and from outside they look alike. A **trace** records what both sides do, and tells the
 # three apart.
 #
-# **Time** 60 min, with two exercises; *Further*: 41 min, with one more. **Before this** lesson 00: launches,
+# **Time** 60 min, with two exercises; *Further*: 44 min, with one more. **Before this** lesson 00: launches,
 # synchronize, events.
 #
 # **Afterwards you can**

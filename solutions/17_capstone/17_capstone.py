@@ -544,7 +544,7 @@ lesson.progress()
 # | All of it, with exercise 17.5 | 4 |
 # | Two models of a known size, and the sources on trial | 12 |
 #
-# ### Which part of the machine (2 min)
+# ### Which part of the machine
 #
 # **Which part of the machine, made twice as fast, would help most?** (*Copies* are those between the host and the GPU.
 # *Loading* means reading pictures, and making batches of them.) The next cell but one runs the script on four other machines.
