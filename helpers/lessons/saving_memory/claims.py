@@ -74,7 +74,8 @@ def batchnorm(off: float) -> Claim:
     assert whole.running_mean is not None and each.running_mean is not None and held.running_mean is not None
     assert updates is not None and momentum is not None
     held.running_mean.lerp_(torch.stack(means).mean(0), momentum)
-    as_whole = [torch.allclose(layer.running_mean, whole.running_mean) for layer in (each, held)]
+    mean = whole.running_mean
+    as_whole = [torch.allclose(each.running_mean, mean), torch.allclose(held.running_mean, mean)]
     return Claim(
         "09-batchnorm",
         "five-strategies",

@@ -58,8 +58,11 @@ def judged(source: str, entry: Listed, lessons: dict[str, dict[str, str]]) -> Ve
     also = sorted({lessons[name]["lesson"] for name in entry.also})
     if entry.kept:
         kept = lessons[entry.kept]
-        told = (kept[name] for name in ("measured", "verdict", "evidence", "lesson", "experiment"))
-        return Verdict(entry.kept, *where, *told, also)
+        outcome, at = (
+            (kept["measured"], kept["verdict"]),
+            (kept["evidence"], kept["lesson"], kept["experiment"]),
+        )
+        return Verdict(entry.kept, *where, *outcome, *at, also)
     if entry.trial:
         claim = listing.run(source, entry)
         return Verdict(

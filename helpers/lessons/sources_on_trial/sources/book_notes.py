@@ -223,7 +223,7 @@ def _largest(std: float, learning_rate: float, classes: int = 10) -> tuple[list[
     )
     with torch.no_grad():
         for weight in net.parameters():
-            weight *= std
+            weight.mul_(std)
     optimizer = torch.optim.SGD(net.parameters(), lr=learning_rate)
     x, y, largest = torch.randn(256, 64), torch.randint(classes, (256,)), []
     for _ in range(100):
