@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,7 +84,7 @@ def timeline(run: Run, *, title: str, end: int | None = None) -> Picture:
         stays = [stay for stay in run.stays if stay.slot == slot]
         start, until = (np.array([float(getattr(stay, at)) for stay in stays]) for at in ("start", "end"))
         colours = [_COLOURS[stay.request % len(_COLOURS)] for stay in stays]
-        row = Row(start, until, colours, texts=lambda i, stays=stays: (str(stays[i].request),), bold=False)
+        row = Row(start, until, colours, texts=_numbers(stays), bold=False)
         lanes.append(Lane(f"slot {slot}", [row], ground=_IDLE))
     gantt = Gantt(lanes, 0.0, float(end or run.steps), bar=0.22, space=0.06, unit="steps")
     note = f"{run.steps} steps for {run.tokens} tokens · {run.used:.0%} of the slots' steps make one"
@@ -92,6 +92,11 @@ def timeline(run: Run, *, title: str, end: int | None = None) -> Picture:
     marks = {"the last one ends": float(run.steps)} if end and end > run.steps else None
     gantt.draw(EVIDENCE, title, note, key=gantt.key(key), marks=marks, grid=False)
     return gantt.picture(EVIDENCE, f"{title}: {run.slots} slots; {note}")
+
+
+def _numbers(stays: Sequence[Stay]) -> Callable[[int], Sequence[str]]:
+    """What stands in a bar: its request's number."""
+    return lambda i: (str(stays[i].request),)
 
 
 class BatchingExplorer(Explorer):

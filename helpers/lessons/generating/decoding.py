@@ -29,8 +29,9 @@ def next_logits(
     """
     x = model.tokens(tokens) + model.places(places)
     mask = None if length is None else torch.arange(length, device=places.device) <= places[:, None]
-    for i, block in enumerate(model.blocks):
-        attention: Any = block.attention
+    layers: Any = model.blocks
+    for i, block in enumerate(layers):
+        attention = block.attention
         batch, n, width = x.shape
         joined = attention.qkv[0](block.norm_1(x)).split(width, dim=2)
         q, k, v = (t.view(batch, n, attention.size.heads, -1).transpose(1, 2) for t in joined)

@@ -210,18 +210,20 @@ def loop_cost(loop: Callable[..., Any], tokens: int = 32, *, batch: int = 1, gra
         def step(token: Tensor, place: Tensor) -> Tensor:
             return next_logits(model, token, place, caches, size.context)
 
-        run = step
+        run: Callable[[Tensor, Tensor], Tensor] = step
         step(token, place)
         if graph:
             recorded = gpu.CUDAGraph()
             with gpu.graph(recorded):
                 out = step(token, place)
 
-            def run(new: Tensor, at: Tensor) -> Tensor:
+            def replay(new: Tensor, at: Tensor) -> Tensor:
                 token.copy_(new)
                 place.copy_(at)
                 recorded.replay()
                 return out
+
+            run = replay
 
         loop(gpu, run, token.clone(), 0, 2)  # what is used for the first time takes longer
         gpu.synchronize()
