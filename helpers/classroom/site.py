@@ -328,10 +328,12 @@ def make(to: Path, lessons: list[Master] | None = None, **told: str) -> int:
 
 
 def _lighten(site: Path) -> None:
-    """Take away what no page needs: maps for debugging, and 1.5 MB of script for icons, which site.css has from a font."""
+    """Take away what no page needs: maps for debugging; 1.5 MB of script for icons, which site.css has from a font; two more fonts."""
     for file in site.rglob("*.map"):
         file.unlink()
     (site / "_static" / "scripts" / "fontawesome.js").write_text("", encoding="utf-8")
+    for font in ("brands", "regular"):
+        (site / "_static" / "vendor" / "fontawesome" / "webfonts" / f"fa-{font}-400.woff2").write_bytes(b"")
 
 
 def main() -> int:
