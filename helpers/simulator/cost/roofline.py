@@ -49,7 +49,7 @@ _WRITE_ONLY = {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "ber
 # Operators that read only the rows they pick: as many bytes as they write, and not the whole table.
 _GATHER = {"embedding", "gather", "index", "index_select", "take", "masked_select", "nll_loss_forward"}
 # In-place operators that write only the places they are given: the source read and written once, and not the whole tensor.
-_AT_PLACES = {"index_copy_", "index_put_", "_index_put_impl_", "index_add_"}
+_AT_PLACES = {"index_copy_", "index_put_", "_index_put_impl_"}
 # Operators that ask their input for nothing but its shape, and inputs of others that are saved and not read:
 # nll_loss_backward fills and scatters (aten/src/ATen/native/cuda/Loss.cu).
 _SHAPE_ONLY = {"new_zeros", "new_ones", "new_full"}
@@ -164,7 +164,7 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
     if name in _AT_PLACES:
         results = [max(inputs[1:], key=torch.Tensor.numel)]
         written = results[0].numel() * inputs[0].element_size()
-        read = _read(inputs[1:]) + (written if name == "index_add_" else 0)
+        read = _read(inputs[1:])
     elif name in _GATHER:
         read = written + _read(inputs[1:])
     elif name.endswith("_like") or name in _SHAPE_ONLY:

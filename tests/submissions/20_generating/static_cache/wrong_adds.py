@@ -1,4 +1,4 @@
-# adds to what is there: right as long as no place is written twice: earns 1
+# adds to what is there, so a place that is written twice is wrong, and it is charged for all places: earns 0
 
 class StaticCache:
     def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):
