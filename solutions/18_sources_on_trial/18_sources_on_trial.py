@@ -362,7 +362,7 @@ def judge(promised: float, conditions: list[str], run: Callable[[str, str, int],
     or "cannot tell", as above.
     """
     ### BEGIN SOLUTION
-    n, words = most // (2 * len(conditions)), set()
+    n, words = most // (2 * len(conditions)), set[str]()
     for condition in conditions:
         _, low, high = interval(*run("nothing", condition, n))
         if not low <= 1 <= high:
