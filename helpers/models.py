@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -75,6 +76,8 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """One transformer layer: normalisation before (GPT-2) or after (BERT) each half."""
 
+    activation: Any
+
     def __init__(
         self,
         size: Size,
@@ -138,6 +141,7 @@ class OPT(GPT2):
     def __init__(self, size: Size = SIZE, dropout: float = 0.0) -> None:
         super().__init__(size, eager="added", dropout=dropout)
         for block in self.blocks:
+            assert isinstance(block, Block)
             block.activation = F.relu
             block.attention = Attention(size, True, "added", False, dropout)
 

@@ -89,11 +89,11 @@ def of_values(content: Any, rng: random.Random) -> Any:
 def read_trace(path: Path) -> None:
     t = trace.read(path)
     repr(trace.classify(t))
-    for ask in (trace.steps, trace.shares, trace.top):
-        repr(ask(t))
+    asked: list[Callable[[trace.Trace], object]] = [trace.steps, trace.shares, trace.top]
     if t.has_gpu:
-        for ask in (trace.idle, trace.queue_depth, trace.overlap, trace.unwaited):
-            repr(ask(t))
+        asked += [trace.idle, trace.queue_depth, trace.overlap, trace.unwaited]
+    for ask in asked:
+        repr(ask(t))
 
 
 def read_snapshot(path: Path) -> None:
