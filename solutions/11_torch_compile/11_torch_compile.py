@@ -300,8 +300,8 @@ you.against(compilations, experiments.reasons(reports), evidence="live (CPU)", w
 #   version of its own.
 # - An int **attribute of a module** stays guarded by its value. A module that counts its calls soon reaches the limit.
 #   Instead pass the count as an argument, or keep it in a 0-d tensor (`register_buffer`) and make a new one at each call:
-#   `self.steps = self.steps + 1`. Do not write into it (`self.steps.add_(1)`) where a gradient depends on it: compiled by
-#   PyTorch 2.13, backward then reads the count of the next step, and nothing warns.
+#   `self.steps = self.steps + 1`. Do not write into it (`self.steps.add_(1)`) between a forward pass that used it and that
+#   pass's backward: compiled or not, PyTorch then stops, since a tensor that backward needs was modified in place.
 
 # %% [markdown]
 # **Exercise 11.2 — explain the recompiles** (★★, 10 min)

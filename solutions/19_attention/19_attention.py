@@ -493,28 +493,22 @@ board
 # `_softmax` or `_safe_softmax` between two `bmm` is math. Here is a layer of PyTorch's own, called in two ways:
 
 # %% experiment
-layer, x = nn.MultiheadAttention(64, 4, batch_first=True), torch.randn(2, 128, 64)
+import torch
+from torch import nn
+from torch.profiler import profile
+
+layer, x = nn.MultiheadAttention(64, 4, batch_first=True), torch.randn(2, 128, 64)  # at home: your own step, on a batch
+
 for need_weights in (True, False):
-    with profile() as prof:
+    with profile(record_shapes=True) as prof:
         layer(x, x, x, need_weights=need_weights)
-    names = [e.key for e in prof.key_averages() if "softmax" in e.key or "product_flash" in e.key]
-    print(f"need_weights={need_weights}: {', '.join(sorted(names))}")
+    for event in prof.key_averages(group_by_input_shape=True):
+        if "product_flash" in event.key or "_softmax" in event.key:
+            print(f"need_weights={need_weights}: {event.key} × {event.count}, {event.input_shapes[0]}")
 
 # %% [markdown]
 # `need_weights=True` is the default. Whoever asks for the weights gets them as n² numbers, computed by ordinary operators, also if nobody
-# uses them. In a script:
-#
-# ```python
-# from torch.profiler import profile
-#
-# batch = next(iter(loader))
-# step(batch)  # warm-up
-# with profile(record_shapes=True) as prof:
-#     step(batch)
-# for event in prof.key_averages(group_by_input_shape=True):
-#     if "attention" in event.key or "softmax" in event.key:
-#         print(event.key, event.count, event.input_shapes[:1])
-# ```
+# uses them: a softmax over (…, 128, 128) stands in the list. What to try:
 #
 # 1. A softmax over (…, n, n) in the list: put `sdpa_kernel(SDPBackend.FLASH_ATTENTION)` around the forward pass, and read the reason.
 # 2. A mask that is a rule: `is_causal=True` where it is that, else FlexAttention, compiled.

@@ -515,35 +515,35 @@ experiments.written(seen)
 #
 # ## Your own script
 #
-# `torch.profiler` says whether a decoding loop asks, copies its cache, or sends places from the host. Here it looks at the
-# loop of the running example.
+# `torch.profiler` says whether a loop that generates asks the device for each token, copies what grows, and how often it reads the
+# weights. Here is such a loop around a toy model.
 
 # %% experiment
-with profile() as seen:
-    experiments.without_cache(model, 4)
+import torch
+from torch.profiler import profile
+
+from helpers.own_script import toy
+
+model, _, _, loader, device, _ = toy()  # at home: your own model, and below the loop that generates with it
+x = next(iter(loader))[0].to(device)
+
+with torch.no_grad(), profile() as seen:
+    for _ in range(4):
+        answer = model(x).argmax(-1)[-1].item()
+        x = torch.cat([x, x[-1:] + answer])
 for name in ("aten::_local_scalar_dense", "aten::cat", "aten::linear"):
-    print(name, sum(event.name == name for event in seen.events()), "times for 4 bytes")
+    print(name, sum(event.name == name for event in seen.events()), "times for 4 tokens")
+weights = sum(p.nbytes for p in model.parameters())
+print(f"one pass reads {weights:,} bytes of weights")
 
 # %% [markdown]
-# What to look at first, and what to try first:
+# Four tokens: four questions, four copies of all that is there already, and two layers in each pass. What to look at first, and what
+# to try first:
 #
 # - Many `aten::_local_scalar_dense` (or `cudaStreamSynchronize`): tokens are asked for one by one. Keep them on the card.
 # - `aten::cat` in each layer: the cache grows. Hugging Face's `generate` takes `cache_implementation="static"`.
 # - Gaps between kernels: the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`.
 # - No gaps: bytes are the limit. A larger batch, or fewer bits a weight.
-#
-# ```python
-# from torch.profiler import ProfilerActivity, profile
-#
-# x, y = (part.to(device) for part in next(iter(loader)))
-# with torch.no_grad(), profile(activities=[ProfilerActivity.CPU]) as seen:
-#     for _ in range(4):
-#         model(x)
-# for row in sorted(seen.key_averages(), key=lambda row: -row.count)[:8]:
-#     print(row.key, row.count)
-# weights = sum(p.nbytes for p in model.parameters())
-# print(f"one pass reads {weights / 1e6:.1f} MB of weights")
-# ```
 #
 # Divide your card's bandwidth by the bytes of the weights: more passes a second than that are not to be had.
 #

@@ -554,26 +554,35 @@ experiments.ways(gelu, wide[0] * wide[1], first="GELU")
 # ## Your own script
 #
 # Where would a kernel pay? Where operators that do little arithmetic follow one another and move much. The profiler lists
-# operators with the shapes of their inputs. Look first at element-wise operators and reductions with large inputs and many
-# calls. (Under `torch.compile`, look at what is left outside of the generated kernels.)
-#
-# ```python
-# from torch.profiler import ProfilerActivity, profile
-#
-# batch = next(iter(loader))
-# step(batch)  # warm-up
-# with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
-#     step(batch)
-# for event in prof.key_averages(group_by_input_shape=True):
-#     sizes = [shape for shape in event.input_shapes if shape]
-#     elements = sum(torch.Size(shape).numel() for shape in sizes if all(isinstance(n, int) for n in shape))
-#     if event.key.startswith("aten::") and elements > 1000:
-#         print(f"{event.key:32} {event.count:3} × {elements:8,} elements in, {sizes}")
-# ```
-#
-# Then, in this order: is there one operator for the row of them (`F.rms_norm`, `F.scaled_dot_product_attention`,
-# `F.cross_entropy`)? Does `torch.compile` join them? If not, write the kernel, count its loads in the interpreter
-# (`TRITON_INTERPRET=1 python train.py` runs all kernels there), and then time it on the GPU.
+# operators with the shapes of their inputs. Here are those of a toy step that read most:
+
+# %% experiment
+import math
+
+from torch.profiler import ProfilerActivity, profile
+
+from helpers.own_script import toy
+
+_, _, _, loader, _, step = toy(width=256, batch=64)  # at home: your own step and loader
+VIEWS = "as_strided t transpose view reshape resolve_conj detach expand unsqueeze".split()  # they read nothing
+
+batch = next(iter(loader))
+step(batch)  # warm-up
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+    step(batch)
+reads = {}
+for event in prof.key_averages(group_by_input_shape=True):
+    shapes = [tuple(shape) for shape in event.input_shapes if shape and all(isinstance(n, int) for n in shape)]
+    if event.key.removeprefix("aten::") not in VIEWS:
+        reads[event.key, str(shapes)] = event.count * sum(math.prod(shape) for shape in shapes)
+for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1], item[0]))[:8]:
+    print(f"{elements:8,} elements in  {name:24} {shapes}")
+
+# %% [markdown]
+# Look first at element-wise operators and reductions with large inputs. (Under `torch.compile`, look at what is left outside
+# of the generated kernels.) Then, in this order: is there one operator for the row of them (`F.rms_norm`,
+# `F.scaled_dot_product_attention`, `F.cross_entropy`)? Does `torch.compile` join them? If not, write the kernel, count its
+# loads in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all kernels there), and then time it on the GPU.
 #
 # ## Sources on trial
 
