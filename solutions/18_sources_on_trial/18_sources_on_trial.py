@@ -4,7 +4,8 @@
 # ## What of all this is true?
 #
 # The lessons before this one have put claims to the test, a few in each. Here they come together: four texts on fast
-# PyTorch, the code of a book, and PyTorch's own tuning guide. What holds, what holds under a condition, what is wrong? The
+# PyTorch, the code of a book, PyTorch's own tuning guide, three posts on fast generating, and single sentences of papers and
+# manuals on attention and kernels (lessons 19 to 21). What holds, what holds under a condition, what is wrong? The
 # answers will age, and other texts will come. So the second half is about the method: how you try a claim yourself.
 #
 # **Time** 60 min, with two exercises; *Further*: 29 min, with one more. **Before this** lessons 00 and 02: pairs and

@@ -592,9 +592,8 @@ from helpers.lessons.a_kernel_of_your_own import claims
 lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · arithmetic")
 
 # %% [markdown]
-# The first source is an older text of Triton's tutorial. Its operators move less than it says, and the conclusion
-# stands. In the second one the order of programs changes nothing in what they *load*. It changes how much of it is
-# still in the cache.
+# The first source counts as the simulated card does. In the second one the order of programs changes nothing in what they
+# *load*. It changes how much of it is still in the cache.
 #
 # ## Recap
 #
