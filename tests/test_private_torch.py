@@ -206,6 +206,8 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "GraphLowering": lambda: attributes("GraphLowering", "codegen", "codegen_with_cpp_wrapper", "compile_to_module"),
     "lowerings": lambda: torch.ops.aten.mm.default in private_torch.lowerings or len(private_torch.lowerings) > 100,
     "clear_caches": lambda: callable(private_torch.clear_caches),
+    "inductor_cache_dir": lambda: "inductor" in private_torch.inductor_cache_dir(),
+    "aoti_load_package": lambda: "path" in parameters(private_torch.aoti_load_package),
     "trace_structured": lambda: {"payload_fn", "expect_trace_id"} <= set(parameters(private_torch.trace_structured)),
 }  # fmt: skip
 

@@ -589,7 +589,7 @@ def test_everything_is_put_back_afterwards() -> None:
 
 
 def test_cards_names_and_labels() -> None:
-    with pytest.raises(ValueError, match="H100, A100, T4"):
+    with pytest.raises(ValueError, match="H100, A100, V100, T4"):
         simulate("B9000")
     with pytest.raises(ValueError, match="no assumption named speed"):
         simulate("H100", speed=3)

@@ -40,7 +40,7 @@ lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "arithm
 # [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
 # (SDPA) does the same in one operator.
 #
-# Both run forward and backward, for n = 256 to 2,048. By what factor does the peak of memory grow when n doubles? And
+# Both run forward and backward, for n = 256 to 2,048. How many times larger is the peak of memory when n doubles? And
 # does SDPA do fewer floating-point operations (FLOPs) than the formula written out, as many, or more?
 
 # %% experiment
@@ -72,12 +72,12 @@ you.against(
 )
 
 # %% [markdown]
-# Written out, three matrices of n² numbers are there at the peak. For backward the softmax keeps its result, also n²
-# numbers. SDPA keeps q, k, v, the result, and **one number per query**. That number is the logarithm of the softmax's
+# Written out, three matrices of n² numbers are there at the peak, in backward: the softmax's result, kept from forward, its
+# gradient, and the gradient of the scores. SDPA keeps q, k, v, the result, and **one number per query**. That number is the logarithm of the softmax's
 # denominator.
 #
 # How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. So there are seven matrix
-# products in place of six, which is {{more_flops:.0%}} more FLOPs. On a GPU it is still faster, because a GPU's time here goes into reading and
+# products in place of six (two in forward, four in backward, one again), which is {{more_flops:.0%}} more FLOPs. On a GPU it is still faster, because a GPU's time here goes into reading and
 # writing the n² numbers. The same two ways, forward only, on a simulated H100:
 
 # %% experiment
@@ -101,12 +101,12 @@ you = lesson.predict(
     {
         "sum of exp(score), scores up to 90, float32": ...,
         "a larger maximum comes: the old sum is": ...,
-        "each score is read": ...,
+        "passes over the row": ...,
     },
     choices={
         "sum of exp(score), scores up to 90, float32": ["right", "inf", "nan"],
         "a larger maximum comes: the old sum is": ["kept", "multiplied", "thrown away"],
-        "each score is read": ["once", "twice", "three times"],
+        "passes over the row": ["one", "two", "three"],
     },
 )
 
@@ -126,7 +126,7 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 
 # %% [markdown]
 # The old sum is multiplied by exp(old maximum − new maximum). That factor replaces the old maximum by the new one in every
-# term at once. The running sum ends at {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. Each score was needed
+# term at once. Without any maximum the sum is inf in float32, which ends at exp(88.7). The running sum ends at {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. Each score was needed
 # once, in its block, and may be forgotten afterwards.
 #
 # The same factor repairs the **result**: the sum of values with their weights so far. So attention can go through the keys
@@ -162,8 +162,8 @@ def blockwise_attention(
     """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Without gradients.
 
     q: (…, n, d); k: (…, m, d); v: (…, m, e), all float32 or all float64, with the same leading dimensions
-    (perhaps none); k and v may be expanded views. m ≥ 1; n may be 0. block: 1 or more; it need not divide m, and
-    may be larger. causal: query i sees keys 0 to i, and n is m. Scores may be large: hundreds above or below 0.
+    (perhaps none); k and v may be expanded views (then n ≥ 64). m ≥ 1; n may be 0. block: 1 or more; it need not divide m, and
+    may be larger. causal: query i sees keys 0 to i, and n is m. Scores may be large: thousands above or below 0.
     Returns (…, n, e), of q's dtype, as F.scaled_dot_product_attention(q, k, v, is_causal=causal) does. That
     function is not to be used.
 
@@ -269,7 +269,8 @@ you.against(
 # %% [markdown]
 # Each backend has its own list of what it takes. A kernel on one machine is no promise for another: a mask that learns
 # and dropout have a fused kernel on a GPU, float64 has one on the CPU. On a GPU *flash* takes no mask at all but `is_causal=True`; with a mask the call
-# goes to *efficient*. (The simulated choices follow PyTorch's rules for CUDA.)
+# goes to *efficient*. (The simulated choices follow PyTorch's rules for these three. cuDNN's
+# kernel, which PyTorch may prefer on an H100, is not simulated.)
 #
 # So do not trust, **ask**. [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
 # backends that you name. A call that would fall back then raises, and a warning says why:
@@ -290,7 +291,7 @@ for name in ("a mask of bools", "dropout_p=0.1", "three dimensions, no batch"):
 # %% [markdown]
 # ## 4 · A mask is a rule, and leaves blocks
 #
-# A mask as a tensor has n² numbers, which are read for every head: the matrix of scores is gone, and its mask is back. But most masks are a **rule**: given the
+# A mask as a tensor has n² numbers, which are read for every head: the scores are not stored any more, and a mask of the same size is. But most masks are a **rule**: given the
 # places of a query and a key, may the one look at the other?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a function `mask_mod`. (Its other
 # function, `score_mod`, changes a score, for example by the distance of the two places.)
@@ -298,7 +299,7 @@ for name in ("a mask of bools", "dropout_p=0.1", "three dimensions, no batch"):
 # From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. It computes
 # all other blocks whole, and asks the rule only in blocks that are kept *in part*.
 #
-# 1,024 tokens, blocks of 128 × 128, three rules: causal; causal and at most 256 keys back (a *sliding window*); and four documents of
+# 1,024 tokens, blocks of 128 × 128, three rules: causal; causal and only the last 256 keys, the query's own among them (a *sliding window*); and four documents of
 # 512, 128, 256 and 128 tokens in one row, each causal and blind to the others. What share of the blocks is computed? (Draw the
 # 8 × 8 blocks.)
 
@@ -342,7 +343,7 @@ you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evide
 # n it grows like n, and not like n². Documents leave their own triangles.
 #
 # Smaller blocks follow the rule more closely. But each block costs a start, and matrix units want large ones. Move the explorer:
-# which rules gain most from smaller blocks?
+# rules with short runs, such as many documents, gain most from smaller blocks.
 
 # %% experiment
 from helpers.lessons.attention.explorer import mask_explorer
@@ -405,8 +406,8 @@ def kept_blocks(rule, queries: int, keys: int, block: int) -> torch.Tensor:
     """What a mask leaves of each block of queries × keys scores: 0 nothing, 1 a part, 2 the whole block.
 
     rule(b, h, i, j) → bool tensor, as FlexAttention's mask_mod. b, h: give 0. i, j: int64 tensors of places, 0 to
-    queries − 1 and 0 to keys − 1, of shapes that broadcast. Its answer has a shape that broadcasts to theirs
-    together: a rule that looks at i alone answers in i's shape. queries, keys, block: 1 or more. Blocks are
+    queries − 1 and 0 to keys − 1, of shapes that broadcast. Its answer broadcasts to (len(i), len(j)) and may
+    be smaller: a rule that looks at i alone answers in i's shape. queries, keys, block: 1 or more. Blocks are
     block × block; those at the end may be smaller, and are whole if all the pairs that exist are allowed.
 
     Returns an int64 table (⌈queries ÷ block⌉, ⌈keys ÷ block⌉).
@@ -470,18 +471,18 @@ def attention_by_views(q, k, v):  # as lesson 01 left it
     return torch.softmax(scores, dim=-1) @ v
 
 
-script, half = running_example.after("08"), running_example.after("10")
+script, in_bf16 = running_example.after("08"), running_example.after("10")
 board = running_example.compare(script.replace(attention=attention_by_views), script)
 lesson.keep(script_faster=board.before.step_s / board.after.step_s)
 lesson.keep(script_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
-seconds = [running_example.score(s).step_s for s in (half.replace(attention=attention_by_views), half)]
+seconds = [running_example.score(s).step_s for s in (in_bf16.replace(attention=attention_by_views), in_bf16)]
 lesson.keep(half_faster=seconds[0] / seconds[1], script_context=running_example.LARGE.context)
 board
 
 # %% [markdown]
 # In float32 the step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only {{script_context}} tokens.
 # In bfloat16 it is {{half_faster:.2f}} times as fast: the products are quicker there, so what reads and writes the scores is a larger part
-# of the step, and the kernel is flash. The share of n² doubles with each doubling of the context.
+# of the step. What grows with n² grows twice as fast as the rest when the context grows.
 #
 # Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
 # nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.
@@ -489,28 +490,36 @@ board
 # %% [markdown]
 # ## Your own script
 #
-# First see which attention runs at all. The profiler's table names the operators: one with `attention` in its name is a fused kernel,
-# `_softmax` or `_safe_softmax` between two `bmm` is math. Here is a layer of PyTorch's own, called in two ways:
+# First see which attention runs at all. The profiler's table names the operators: `…_flash_attention`,
+# `…_efficient_attention` and `…_cudnn_attention` are fused kernels; `…_attention_math`, or a `_softmax` between two `bmm`,
+# is not. Here is a layer of PyTorch's own, called in two ways:
 
 # %% experiment
 import torch
 from torch import nn
 from torch.profiler import profile
 
-layer, x = nn.MultiheadAttention(64, 4, batch_first=True), torch.randn(2, 128, 64)  # at home: your own step, on a batch
+layer, x = (
+    nn.MultiheadAttention(64, 4, batch_first=True),
+    torch.randn(2, 128, 64),
+)  # at home: your own step, on a batch
 
 for need_weights in (True, False):
     with profile(record_shapes=True) as prof:
         layer(x, x, x, need_weights=need_weights)
     for event in prof.key_averages(group_by_input_shape=True):
-        if "product_flash" in event.key or "_softmax" in event.key:
+        if any(
+            part in event.key
+            for part in ("product_flash", "efficient", "cudnn_attention", "_math", "_softmax")
+        ):
             print(f"need_weights={need_weights}: {event.key} × {event.count}, {event.input_shapes[0]}")
 
 # %% [markdown]
 # `need_weights=True` is the default. Whoever asks for the weights gets them as n² numbers, computed by ordinary operators, also if nobody
 # uses them: a softmax over (…, 128, 128) stands in the list. What to try:
 #
-# 1. A softmax over (…, n, n) in the list: put `sdpa_kernel(SDPBackend.FLASH_ATTENTION)` around the forward pass, and read the reason.
+# 1. A softmax over (…, n, n) in the list: put `sdpa_kernel([…])` around the forward pass, with all fused backends in
+#    the list and without `MATH`, and read the reason.
 # 2. A mask that is a rule: `is_causal=True` where it is that, else FlexAttention, compiled.
 # 3. Much padding: sort by length, or pack documents into one row (*Further*).
 # 4. A vocabulary many times as wide as the model: the loss in chunks (*Further*).

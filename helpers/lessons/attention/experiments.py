@@ -112,7 +112,7 @@ def of_running(rows: Sequence[Sequence[Any]], naive: str) -> dict[str, str]:
     return {
         "sum of exp(score), scores up to 90, float32": naive if naive in ("inf", "nan") else "right",
         "a larger maximum comes: the old sum is": "multiplied" if shrinks else "kept",
-        "each score is read": "once",
+        "passes over the row": "one",
     }
 
 

@@ -447,7 +447,7 @@ def graphs_of(way: Callable[[nn.Module, Any], nn.Module], blocks: int = 8, width
         sizes.append(len([node for node in graph.graph.nodes if node.op == "call_function"]))
         return graph
 
-    torch._dynamo.reset()
+    torch.compiler.reset()
     logging.disable(logging.WARNING)  # of a profiler's span in DDP that no graph holds
     try:
         model = way(_Stack(blocks, width), backend)
@@ -455,5 +455,5 @@ def graphs_of(way: Callable[[nn.Module, Any], nn.Module], blocks: int = 8, width
             model(torch.randn(4, width)).sum().backward()
     finally:
         logging.disable(logging.NOTSET)
-        torch._dynamo.reset()
+        torch.compiler.reset()
     return f"{len(sizes)} graphs, operators: {', '.join(map(str, sizes))}"

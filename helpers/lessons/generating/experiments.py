@@ -22,6 +22,7 @@ from helpers.lessons.generating.on_card import Cost
 from helpers.models import GPT2, Size
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
+from helpers.pytorch import private_torch
 from helpers.simulator import simulate
 from helpers.simulator.devices import device
 from helpers.text.sizes import size_text
@@ -172,8 +173,6 @@ def ways(costs: Mapping[tuple[str, int], Cost], graph: Mapping[int, Cost]) -> Ta
 
 def graphs_compiled(first: int = 4, tokens: int = 6) -> dict[str, int]:
     """How many graphs torch.compile makes for the next tokens, through a growing and a static cache."""
-    import torch._dynamo as dynamo
-
     made = {}
     size = Size(width=32, layers=2, heads=2, vocabulary=50, context=32)
     model = GPT2(size)
@@ -182,7 +181,7 @@ def graphs_compiled(first: int = 4, tokens: int = 6) -> dict[str, int]:
         if name == "static":
             caches = [Fixed((1, 2, 32, 16)) for _ in range(2)]
         length = 32 if name == "static" else None
-        dynamo.reset()
+        torch.compiler.reset()
         dynamo.utils.counters.clear()
         step = torch.compile(next_logits, backend="eager", fullgraph=True)
         with torch.no_grad():
@@ -190,7 +189,7 @@ def graphs_compiled(first: int = 4, tokens: int = 6) -> dict[str, int]:
             for at in range(first, first + tokens):
                 step(model, torch.ones(1, 1, dtype=torch.int64), torch.tensor([at]), caches, length)
         made[name] = int(dynamo.utils.counters["stats"]["unique_graphs"])
-    dynamo.reset()
+    torch.compiler.reset()
     return made
 
 
@@ -356,9 +355,7 @@ def exported(step: Step, program: Any) -> Table:
 
 def package_path() -> Path:
     """Where the compiled step is kept, beside Inductor's other files: compiled once for each PyTorch."""
-    from torch._inductor.runtime.cache_dir_utils import cache_dir  # seconds of imports
-
-    path = Path(cache_dir()) / f"lesson_20_{torch.__version__}.pt2"
+    path = Path(private_torch.inductor_cache_dir()) / f"lesson_20_{torch.__version__}.pt2"
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -383,7 +380,7 @@ def loaded(program: Any, step: Step) -> Table | str:
     said = _without_source(package, tokens, place)
     with torch.no_grad():
         logits = step(tokens, torch.tensor([place]))
-        run, at = torch._inductor.aoti_load_package(str(package)), torch.tensor([place])
+        run, at = private_torch.aoti_load_package(str(package)), torch.tensor([place])
         before, after = count(step, tokens, at).operators, count(run, tokens, at).operators
     mine = [round(float(x), 3) for x in logits.flatten()[:3]]
     rows = [
