@@ -564,7 +564,9 @@ from torch.profiler import ProfilerActivity, profile
 from helpers.own_script import toy
 
 _, _, _, loader, _, step = toy(width=256, batch=64)  # at home: your own step and loader
-VIEWS = "as_strided t transpose view reshape resolve_conj detach expand unsqueeze".split()  # they read nothing
+VIEWS = (
+    "as_strided t transpose view reshape resolve_conj detach expand unsqueeze".split()
+)  # they read nothing
 
 batch = next(iter(loader))
 step(batch)  # warm-up
@@ -572,7 +574,9 @@ with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
     step(batch)
 reads = {}
 for event in prof.key_averages(group_by_input_shape=True):
-    shapes = [tuple(shape) for shape in event.input_shapes if shape and all(isinstance(n, int) for n in shape)]
+    shapes = [
+        tuple(shape) for shape in event.input_shapes if shape and all(isinstance(n, int) for n in shape)
+    ]
     if event.key.removeprefix("aten::") not in VIEWS:
         reads[event.key, str(shapes)] = event.count * sum(math.prod(shape) for shape in shapes)
 for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1], item[0]))[:8]:

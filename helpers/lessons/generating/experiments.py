@@ -182,13 +182,13 @@ def graphs_compiled(first: int = 4, tokens: int = 6) -> dict[str, int]:
             caches = [Fixed((1, 2, 32, 16)) for _ in range(2)]
         length = 32 if name == "static" else None
         torch.compiler.reset()
-        dynamo.utils.counters.clear()
+        private_torch.dynamo_counters.clear()
         step = torch.compile(next_logits, backend="eager", fullgraph=True)
         with torch.no_grad():
             next_logits(model, torch.ones(1, first, dtype=torch.int64), torch.arange(first), caches, length)
             for at in range(first, first + tokens):
                 step(model, torch.ones(1, 1, dtype=torch.int64), torch.tensor([at]), caches, length)
-        made[name] = int(dynamo.utils.counters["stats"]["unique_graphs"])
+        made[name] = int(private_torch.dynamo_counters["stats"]["unique_graphs"])
     torch.compiler.reset()
     return made
 
