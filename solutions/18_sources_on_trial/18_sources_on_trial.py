@@ -96,8 +96,8 @@ claims
 you = lesson.predict(
     {"confirmed": ..., "refuted": ..., "most refuted": ...},
     choices={
-        "confirmed": [*experiments.PARTS.values()],
-        "refuted": [*experiments.PARTS.values()],
+        "confirmed": ["hardly any", "an eighth", "a third", "more than half"],
+        "refuted": ["hardly any", "an eighth", "a third", "more than half"],
         "most refuted": ["book-notes", "compile-300", "five-strategies", "guide"],
     },
 )
