@@ -469,11 +469,14 @@ running_example.ladder()
 # none to count. And `CommDebugMode` does not count sends and receives, which a pipeline makes.)
 
 # %% experiment
+import warnings
+
+from torch.distributed.tensor.debug import CommDebugMode
+
 from helpers.own_script import toy
 
 model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
-
-from torch.distributed.tensor.debug import CommDebugMode
+warnings.filterwarnings("ignore", "Full backward hook")  # CommDebugMode's own hooks
 
 states = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
 print(f"weights, gradients and two moments: {states / 1e6:.3f} MB, before any activation")

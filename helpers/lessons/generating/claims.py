@@ -83,9 +83,7 @@ def no_sync() -> Claim:
         "torch.multinomial makes the CPU wait; argmax(shares ÷ exponential noise) draws a token without a wait",
         f"questions for a number: torch.multinomial {plain}, and {inside} in `_assert_async`, which is a kernel on a CUDA "
         f"GPU; argmax {own}",
-        "refuted: in this PyTorch neither of the two waits on a CUDA GPU"
-        if not plain + own
-        else "confirmed",
+        "refuted: in this PyTorch neither of the two waits on a CUDA GPU" if not plain + own else "confirmed",
         "3 · A loop without a wait",
     )
 
