@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -365,7 +366,8 @@ def compiled(compile_ahead: Callable[[Any, str], Any], program: Any) -> str:
     package = package_path()
     try:
         if not package.exists():
-            with explained():
+            with explained(), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # PyTorch's own, of how it packs its trees
                 compile_ahead(program, str(package))
     except CannotCompile as why:
         return f"not compiled here: {why}"
