@@ -73,11 +73,13 @@ you.against(
 
 # %% [markdown]
 # Written out, three matrices of n² numbers are there at the peak, in backward: the softmax's result, kept from forward, its
-# gradient, and the gradient of the scores. SDPA keeps q, k, v, the result, and **one number per query**. That number is the logarithm of the softmax's
+# gradient, and the gradient of the scores. SDPA keeps q, k, v, the result, and **one number per query**. That number is
+# the logarithm of the softmax's
 # denominator.
 #
 # How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. So there are seven matrix
-# products in place of six (two in forward, four in backward, one again), which is {{more_flops:.0%}} more FLOPs. On a GPU it is still faster, because a GPU's time here goes into reading and
+# products in place of six (two in forward, four in backward, one again), which is {{more_flops:.0%}} more FLOPs. On a GPU
+# it is still faster, because a GPU's time here goes into reading and
 # writing the n² numbers. The same two ways, forward only, on a simulated H100:
 
 # %% experiment
@@ -126,7 +128,8 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 
 # %% [markdown]
 # The old sum is multiplied by exp(old maximum − new maximum). That factor replaces the old maximum by the new one in every
-# term at once. Without any maximum the sum is inf in float32, which ends at exp(88.7). The running sum ends at {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. Each score was needed
+# term at once. Without any maximum the sum is inf in float32, which ends at exp(88.7). The running sum ends at
+# {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. Each score was needed
 # once, in its block, and may be forgotten afterwards.
 #
 # The same factor repairs the **result**: the sum of values with their weights so far. So attention can go through the keys
@@ -268,11 +271,13 @@ you.against(
 
 # %% [markdown]
 # Each backend has its own list of what it takes. A kernel on one machine is no promise for another: a mask that learns
-# and dropout have a fused kernel on a GPU, float64 has one on the CPU. On a GPU *flash* takes no mask at all but `is_causal=True`; with a mask the call
+# and dropout have a fused kernel on a GPU, float64 has one on the CPU. On a GPU *flash* takes no mask at all but
+# `is_causal=True`; with a mask the call
 # goes to *efficient*. (The simulated choices follow PyTorch's rules for these three. cuDNN's
 # kernel, which PyTorch may prefer on an H100, is not simulated.)
 #
-# So do not trust, **ask**. [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
+# So do not trust, **ask**.
+# [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
 # backends that you name. A call that would fall back then raises, and a warning says why:
 
 # %% experiment
@@ -291,15 +296,18 @@ for name in ("a mask of bools", "dropout_p=0.1", "three dimensions, no batch"):
 # %% [markdown]
 # ## 4 · A mask is a rule, and leaves blocks
 #
-# A mask as a tensor has n² numbers, which are read for every head: the scores are not stored any more, and a mask of the same size is. But most masks are a **rule**: given the
+# A mask as a tensor has n² numbers, which are read for every head: the scores are not stored any more, and a mask of the
+# same size is. But most masks are a **rule**: given the
 # places of a query and a key, may the one look at the other?
-# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a function `mask_mod`. (Its other
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a
+# function `mask_mod`. (Its other
 # function, `score_mod`, changes a score, for example by the distance of the two places.)
 #
 # From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. It computes
 # all other blocks whole, and asks the rule only in blocks that are kept *in part*.
 #
-# 1,024 tokens, blocks of 128 × 128, three rules: causal; causal and only the last 256 keys, the query's own among them (a *sliding window*); and four documents of
+# 1,024 tokens, blocks of 128 × 128, three rules: causal; causal and only the last 256 keys, the query's own among them (a
+# *sliding window*); and four documents of
 # 512, 128, 256 and 128 tokens in one row, each causal and blind to the others. What share of the blocks is computed? (Draw the
 # 8 × 8 blocks.)
 
@@ -480,7 +488,8 @@ lesson.keep(half_faster=seconds[0] / seconds[1], script_context=running_example.
 board
 
 # %% [markdown]
-# In float32 the step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only {{script_context}} tokens.
+# In float32 the step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only
+# {{script_context}} tokens.
 # In bfloat16 it is {{half_faster:.2f}} times as fast: the products are quicker there, so what reads and writes the scores is a larger part
 # of the step. What grows with n² grows twice as fast as the rest when the context grows.
 #
@@ -551,7 +560,8 @@ lesson.verdicts(
 # normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on
 # [SDPA](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html), its
 # [backends](https://docs.pytorch.org/docs/stable/nn.attention.html) and
-# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html). Lesson 20 goes on with keys and values that are kept, lesson 21 with a
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html). Lesson 20 goes on with keys and
+# values that are kept, lesson 21 with a
 # kernel of your own.
 
 # %% experiment
@@ -600,7 +610,8 @@ you.against(experiments.of_losses(losses), experiments.loss_costs(losses), evide
 # gradient of the weight is large: it has the weight's size, and no token more makes it larger.
 #
 # The loop of that cell calls `backward()` itself, so it cannot stand inside a model. A function with its own backward can:
-# it makes the gradients in *forward*, chunk by chunk, keeps them, and in backward only multiplies them by what comes in. This works because a loss is
+# it makes the gradients in *forward*, chunk by chunk, keeps them, and in backward only multiplies them by what comes in.
+# This works because a loss is
 # one number.
 
 # %% [markdown]
@@ -723,11 +734,13 @@ you.against(
 
 # %% [markdown]
 # A **nested tensor** with `layout=torch.jagged` keeps {{tokens:,}} tokens one behind the other, and the places where texts begin
-# ([`torch.nested`](https://docs.pytorch.org/docs/stable/nested.html)); the padded batch has {{rectangle:,}}. A linear layer does not care which
+# ([`torch.nested`](https://docs.pytorch.org/docs/stable/nested.html)); the padded batch has {{rectangle:,}}. A linear
+# layer does not care which
 # text a token belongs to, so it works on the one long row as it is. Attention does care: it needs a mask, and the rule `documents`
 # of section 4 is that mask.
 #
-# For training one goes one step further and fills rows of a fixed length with whole documents: **packing**. The shapes stay the same in every
+# For training one goes one step further and fills rows of a fixed length with whole documents: **packing**. The shapes
+# stay the same in every
 # step, so nothing is compiled anew. Three things go wrong easily. Positions must begin anew in each document. The last token of a document
 # must not be asked for the first of the next. And no document may look into its neighbour.
 
@@ -810,7 +823,8 @@ check_packed(
 # %% [markdown]
 # ### Fewer heads for keys and values (5 min)
 #
-# In **grouped-query attention** several heads of queries share one head of keys and values. The scores are as many as before. What shrinks are the keys and
+# In **grouped-query attention** several heads of queries share one head of keys and values. The scores are as many as
+# before. What shrinks are the keys and
 # values themselves, which lesson 20 keeps for every token. `enable_gqa=True` tells SDPA about the groups. What does it save against
 # repeating the heads yourself?
 

@@ -61,7 +61,8 @@ you.against(
 )
 
 # %% [markdown]
-# One token reads **every weight once**, for two operations each. A card can do hundreds of operations in the time
+# For one token **every weight is read once**, and used in two operations, one multiplication and one addition. A card can
+# do hundreds of operations in the time
 # in which its memory delivers one number. So 64 tokens read the same weights once, and take hardly longer. The
 # 7B model's weights take {{floor_7b:.1f}} ms to read; its token takes {{token_7b:.1f}} ms. No faster arithmetic helps there.
 #
@@ -77,7 +78,7 @@ lesson.keep(batch_times=by_batch[64].seconds / by_batch[1].seconds)
 experiments.by_batch(by_batch, title="GPT-2: a step by the number of sequences")
 
 # %% [markdown]
-# 64 sequences take {{batch_times:.1f}} times as long as one, and not 64 times. The time grows at last, because each sequence
+# 64 sequences take {{batch_times:.1f}} times as long as one, and not 64 times. In the end the time does grow, because each sequence
 # brings bytes of its own: its cache. That is the next section.
 #
 # ## 2 · What to keep
@@ -100,7 +101,7 @@ experiments.by_batch(by_batch, title="GPT-2: a step by the number of sequences")
 # ```
 #
 # The 1,024th token of GPT-2 is made, launched kernel by kernel. Which way is fastest with one sequence, which with 64? And
-# through which cache does `torch.compile` make fewer graphs for six tokens?
+# with which cache does `torch.compile` make fewer graphs, when six tokens are made one by one?
 
 # %% experiment
 you = lesson.predict(
@@ -133,7 +134,8 @@ you.against(
 # make room for one more place. The static cache writes what is new.
 #
 # **Shapes.** The growing cache has another shape at each token: `torch.compile` makes {{growing_graphs}} graphs here, against
-# {{static_graphs}}, and a CUDA graph cannot record it at all. With the static cache one graph is replayed for all tokens, and
+# {{static_graphs}}, and a CUDA graph of one step could be replayed for that one length only. With the static cache one
+# graph is replayed for all tokens, and
 # that row wins in both halves of the table. This is what the static cache is for. Its price: room for
 # all places from the beginning, {{cache_mb:.0f}} MB a sequence here, and attention that reads places which are still empty.
 
@@ -273,7 +275,8 @@ experiments.who_asks(asking)
 # %% [markdown]
 # **Exercise 20.2 — a loop that hardly ever asks** (★★, 10 min)
 #
-# Write the loop for a batch. It always takes the likeliest token. Rows end at different steps, and the loop stops early when all have ended.
+# Write the loop for a batch. It always takes the likeliest token. Rows end at different steps, and the loop stops early
+# when all have ended.
 #
 # <details><summary>Hint 1</summary>Everything that changes from step to step is a tensor on the card: the tokens, the place,
 # and which rows have ended.</details>
@@ -351,7 +354,8 @@ check_generate(
 # - **Static batching**: a batch is filled, runs until its last request has ended, and then the next one is filled.
 # - **Continuous batching**: whenever a request ends, the next one takes its slot.
 #
-# 64 requests wait, many short ones and a few long ones, and there are 8 slots. Of all the slots' steps, which share makes a token?
+# 64 requests wait, many short ones and a few long ones, and there are 8 slots. In each step each slot could make one
+# token. Which share of these is really made?
 
 # %% experiment
 you = lesson.predict(
@@ -373,7 +377,8 @@ you.against(
 )
 
 # %% [markdown]
-# Grey is a slot that is paid for and empty. A static batch is as long as its longest request. The same requests take {{batching_gain:.1f}} times as
+# Grey is a slot that is paid for and empty. A static batch lasts as long as its longest request. The same requests take
+# {{batching_gain:.1f}} times as
 # many steps, and a step costs the same, whether its slots are full or not: it reads the same weights. Move the sliders:
 # with equal lengths both would be the same; the more lengths differ, the more continuous batching gains.
 #
@@ -510,7 +515,8 @@ lesson.keep(script_operators=seen["static cache"].operators / seen["no cache"].o
 experiments.written(seen)
 
 # %% [markdown]
-# The same bytes, with {{script_flops:.0f}} times fewer FLOPs, and {{script_operators:.2f}} times as many operators. On a GPU this small model would be limited by
+# The same bytes, with {{script_flops:.0f}} times fewer FLOPs, and {{script_operators:.2f}} times as many operators. On a
+# GPU this small model would be limited by
 # its launches, so the cache alone would buy nothing there: it makes the one shape with which a graph can be recorded.
 #
 # ## Your own script
@@ -545,7 +551,8 @@ print(f"one pass reads {weights:,} bytes of weights")
 # - Gaps between kernels: the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`.
 # - No gaps: bytes are the limit. A larger batch, or fewer bits a weight.
 #
-# Divide your card's bandwidth by the bytes of the weights: more passes a second than that are not to be had.
+# Divide your card's bandwidth by the bytes of the weights: more passes a second than that are not to be had (unless they
+# fit into its cache).
 #
 # ## Sources on trial
 
@@ -590,7 +597,8 @@ lesson.progress()
 # Guesses are kept as long as they pass, and at the first one that does not, the large model's own token comes in.
 #
 # When does a guess pass, so that the text is *exactly* as the large model alone would write it? Let p be the large model's
-# share of the guessed token, and q the small one's. The guess is kept with probability **min(1, p/q)**. If it is rejected, a token is drawn from
+# share of the guessed token, and q the small one's. The guess is kept with probability **min(1, p/q)**. If it is
+# rejected, a token is drawn from
 # what the small model gives too little of: the positive part of p − q, over all tokens. Whatever passes and whatever
 # is drawn anew add up to p, for each token (Leviathan and others, section 2.3).
 
@@ -670,7 +678,8 @@ experiments.exported(step_model, program)
 
 # %% [markdown]
 # One graph, no guard on Python, and the cache is in it: a buffer that the graph writes in place. What is lost: Python. A
-# branch on a value, another shape than those named, a hook: none of this is there any more. The next cell compiles the package,
+# branch on a value, another shape than those named, a hook set later: none of this is possible any more. (What a hook did
+# at export is in the graph.) The next cell compiles the package,
 # once, and the cell after it loads the package in a new process. Compiling needs a C++ compiler, and takes up to a minute.
 
 

@@ -3,12 +3,12 @@
 #
 # ## When is no operator the right one?
 #
-# PyTorch has some hundred operators, and `torch.compile` joins many of them into one kernel (lesson 11). Sometimes neither
+# PyTorch has many hundred operators, and `torch.compile` joins many of them into one kernel (lesson 11). Sometimes neither
 # is enough: the operators move each number many times, and the compiler keeps your formula as it stands. Then you can write
 # the kernel yourself, in Python, with [Triton](https://triton-lang.org/main/index.html). In this lesson you write kernels,
 # count what they load and store, and make one of them an operator that works with autograd and with `torch.compile`.
 #
-# Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results.
+# Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to rounding.
 # The course counts each element that goes through a pointer. These counts are the same on a GPU.
 #
 # **Time** 60 min, three exercises among them; *Further*: 45 min. **Before this** lessons 01, 02 and 11 (strides, autograd,
@@ -105,9 +105,9 @@ you.against(
 )
 
 # %% [markdown]
-# Programs are whole blocks, so the last one hangs over the end. The mask cuts off what hangs over.
+# Each program handles a whole block, so the last one hangs over the end. The mask cuts off what hangs over.
 #
-# Here the course looks at each address: a load outside of the tensors that the kernel was given raises `OutOfBounds`. **A GPU
+# Here the course looks at each address: a load or store outside of the tensors that the kernel was given raises `OutOfBounds`. **A GPU
 # does not look.** There such a load brings whatever lies behind the tensor, and such a store overwrites it, often without an
 # error. So write the mask first.
 #
@@ -226,9 +226,10 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 # %% [markdown]
 # ## 3 · Reuse
 #
-# A softmax uses each number once: one load is the least, and the kernel is bound by memory. A matrix product c = a @ b is
-# different: each element of a meets n elements of b. Whether it is *loaded* n times depends on you. The first kernel of this
-# kind that one writes gives each element of c a program of its own:
+# In a softmax each number belongs to one row, so one program and one load are enough: the kernel is bound by memory. A
+# matrix product c = a @ b is
+# different: each element of a meets n elements of b. Whether it is *loaded* n times depends on you. The kernel that most
+# people write first gives each element of c a program of its own:
 
 
 # %% experiment
@@ -285,7 +286,7 @@ you.against(
 #
 # <details><summary>Answers</summary>(1) 8 × 8, although both tiles have 64 elements: a is loaded once for each column of
 # tiles, and there are many more columns of tiles when they are thin. Of tiles with as many elements the square one loads
-# least. (2) Where the tile's sides divide m and n.</details>
+# least, as long as its sides divide m and n. (2) Where the tile's sides divide m and n.</details>
 
 # %% experiment
 traffic_explorer()
@@ -299,7 +300,7 @@ lesson.keep(per_byte=2 * 4096**3 / (2 * experiments.tile_loads(4096, 4096, 4096,
 experiments.reuse(4096, tiles)
 
 # %% [markdown]
-# Twice the tile, half the loads. With tiles of 128 a loaded byte is used for {{per_byte:.0f}} FLOPs. The line says how many
+# Twice the side of the tile, half the loads. With tiles of 128 a loaded byte is used for {{per_byte:.0f}} FLOPs. The line says how many
 # the card needs if every load goes to device memory. The rest is the **cache's** work: programs that run at the same time load
 # the same bands, and find them there. A tile cannot grow for ever: it lies in registers, and they are few.
 #
@@ -312,7 +313,8 @@ experiments.reuse(4096, tiles)
 # and <code>q</code> the present steps along k.</details>
 #
 # <details><summary>Hint 2</summary>Each load has a mask for both of its sides, and <code>other=0.0</code>, so that what hangs
-# over along k adds nothing. <code>sums = tl.dot(x, y, sums, input_precision="ieee")</code> multiplies two blocks and adds; <code>sums</code>
+# over along k adds nothing. <code>sums = tl.dot(x, y, sums, input_precision="ieee")</code> multiplies two blocks and
+# adds; <code>sums</code>
 # begins as <code>tl.zeros((ROWS, COLUMNS), tl.float32)</code>.</details>
 #
 # <details><summary>The idea</summary><code>for start in range(0, k, INNER):</code> load the two blocks, <code>tl.dot</code>.
@@ -387,7 +389,7 @@ check_matmul(
 # A function that launches a kernel is no operator. Autograd does not know its gradient, and `torch.compile` cannot put it into a
 # graph. (On a GPU, Dynamo knows `@triton.jit` kernels. It does not know the interpreter, nor kernels of other languages.)
 # [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator. PyTorch takes it as a
-# closed box with three signs on it:
+# closed box with three labels on it:
 #
 # - a **schema**: which tensors come in, which are changed (`mutates_args`), which go out;
 # - a **fake**: the shape, strides and dtype of the result, from those of the inputs, without a number. The compiler runs this
@@ -439,8 +441,9 @@ you.against(forms | {"… and x wants a gradient": last}, evidence=experiments.L
 # (`add` as it is breaks the graph although `fullgraph=True` stands there. In torch 2.13 this break raises no error, and the
 # result has no gradient. So look at the counts.)
 #
-# [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on your inputs and compares it
-# with its signs. Here is a sigmoid that takes any strides, and always gives a contiguous result. Its fake says something else:
+# [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on your inputs and
+# compares it with its labels. Here is a sigmoid that takes any strides, and always gives a contiguous result. Its fake
+# says something else:
 
 # %% experiment
 from helpers.lessons.a_kernel_of_your_own.given import forward
@@ -577,16 +580,19 @@ for event in prof.key_averages(group_by_input_shape=True):
     shapes = [
         tuple(shape) for shape in event.input_shapes if shape and all(isinstance(n, int) for n in shape)
     ]
-    if event.key.removeprefix("aten::") not in VIEWS:
+    if event.key.startswith("aten::") and event.key.removeprefix("aten::") not in VIEWS:
         reads[event.key, str(shapes)] = event.count * sum(math.prod(shape) for shape in shapes)
 for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1], item[0]))[:8]:
     print(f"{elements:8,} elements in  {name:24} {shapes}")
 
 # %% [markdown]
-# Look first at element-wise operators and reductions with large inputs. (Under `torch.compile`, look at what is left outside
+# Look first at element-wise operators and reductions with large inputs. An operator that calls another (linear, addmm) is
+# listed twice. Here the optimizer leads, and there is an operator for it: `torch.optim.AdamW(…, fused=True)`. (Under
+# `torch.compile`, look at what is left outside
 # of the generated kernels.) Then, in this order: is there one operator for the row of them (`F.rms_norm`,
-# `F.scaled_dot_product_attention`, `F.cross_entropy`)? Does `torch.compile` join them? If not, write the kernel, count its
-# loads in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all kernels there), and then time it on the GPU.
+# `F.scaled_dot_product_attention`, `F.cross_entropy`)? Does `torch.compile` join them? If not, write the kernel, count
+# its loads by hand, check its results in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all your kernels
+# there), and then time it on the GPU.
 #
 # ## Sources on trial
 
@@ -606,7 +612,7 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · a
 # | First an operator, then the compiler, then a kernel. | The algorithm itself has to change, or a format is nobody's. |
 # | Count elements loaded and stored; the least is every input once, every output once. | Products of matrices: there the arithmetic takes the time, if tiles are large enough. |
 # | A mask at each load and store, `other` neutral for what follows. | Sides that divide by the block. Then a mask costs little, and is still right. |
-# | Sums in float32. | Integers, and a few numbers only. |
+# | Sums in float32. | Integers; sums of a few numbers. |
 # | A custom operator for kernel and backward, a fake for each, opcheck. | On a GPU the compiler sees `@triton.jit` kernels itself, and [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) leaves them visible. |
 # | The interpreter says whether a kernel is right, and what it moves. | It says nothing about time, registers, or what happens when programs run at once. |
 #
@@ -660,7 +666,7 @@ you.against(
 # Attention in blocks (lesson 19) goes one step further: what it wants is a *sum* weighted by these numbers. A running sum can
 # be mended like `total`, so the second pass falls away, and the scores are never stored.
 #
-# The running sum must be in float32. In float16 it stops growing when what is added is less than half the distance to the next
+# The running sum must be in float32. In float16 it stops growing when what is added is at most half the distance to the next
 # number:
 
 # %% experiment
