@@ -90,9 +90,16 @@ pip() {
 case ,$extra, in *,test,*) compiled=--no-compile ;; *) compiled=--compile ;; esac
 say "Installing the course${extra:+ with its extras $extra} (PyTorch, JupyterLab, nbgrader …). A few minutes, the first time only."
 # Triton beside PyTorch's build for the CPU; a build for CUDA brings its own.
+without_cuda='
+import os, runpy, sys
+from importlib.util import find_spec
+torch = find_spec("torch")
+sys.exit(torch is None or runpy.run_path(os.path.join(os.path.dirname(torch.origin), "version.py"))["cuda"] is not None)
+'
 triton_pin() {
     case ,$extra, in *,kernels,*)
-        if "$python" -c 'import sys, torch; sys.exit(torch.version.cuda is not None)'; then echo "-c etc/triton.txt"; fi ;;
+        # (PyTorch stands here without what it needs, so that it cannot be imported yet.)
+        if "$python" -c "$without_cuda"; then echo "-c etc/triton.txt"; fi ;;
     esac
 }
 # The build tool first and from here, so that pip fetches no other version of it behind the scenes. Then PyTorch alone:
