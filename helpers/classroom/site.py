@@ -53,7 +53,7 @@ OPENS = {
 }
 #: the tools that are anybody's, each with a page that autodoc makes of its docstrings
 TOOLS = ("helpers", "helpers.trace", "helpers.memory", "helpers.compiling", "helpers.ranks")
-_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?(?:\s+"[^"]*")?\)")
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?(?:\s+\"[^\"]*\")?\)")
 _FORMULA = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 
 
