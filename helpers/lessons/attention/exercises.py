@@ -1,6 +1,5 @@
 """Tests of lesson 19: attention in blocks, blocks that a mask leaves, a loss in chunks, sequences in one row."""
 
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from helpers.check.compare import difference
 from helpers.check.judges import each, own_work
 from helpers.check.reference import reference
 from helpers.lessons.attention import masks
+from helpers.lessons.attention.masks import uneven as uneven
 
 # --- 19.1 blockwise_attention -------------------------------------------------------------------------------------
 
@@ -271,12 +271,6 @@ class Packs:
 
     lengths: tuple[int, ...]
     length: int
-
-
-def uneven(n: int, length: int, seed: int) -> tuple[int, ...]:
-    """Lengths of n documents, most of them short."""
-    draw = random.Random(seed)
-    return tuple(max(1, int(length * draw.random() ** 2)) for _ in range(n))
 
 
 def _texts(lengths: Sequence[int]) -> list[Tensor]:

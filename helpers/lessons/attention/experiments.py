@@ -12,7 +12,7 @@ from torch import Tensor
 from helpers import count, plots, simulate
 from helpers.counters.counts import Counts
 from helpers.lessons.attention import masks
-from helpers.lessons.attention.exercises import uneven
+from helpers.lessons.attention.masks import uneven
 from helpers.plots.picture import Picture
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table

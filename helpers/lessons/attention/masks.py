@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -66,3 +67,9 @@ def computed(mask: Any) -> int:
 def nbytes(mask: Any) -> int:
     """Bytes of a BlockMask's tables."""
     return sum(part.nbytes for part in mask.as_tuple() if isinstance(part, Tensor))
+
+
+def uneven(n: int, length: int, seed: int) -> tuple[int, ...]:
+    """Lengths of n documents, most of them short."""
+    draw = random.Random(seed)
+    return tuple(max(1, int(length * draw.random() ** 2)) for _ in range(n))
