@@ -36,7 +36,7 @@ from helpers.simulator.machine import Machine
 PYTHON, TORCH, LOADER, WAITING = "Python", "PyTorch's Python", "DataLoader", "waits for a worker"
 #: what of the host's time is measured, by the names of its records; all else is simulated
 MEASURED = (PYTHON, TORCH, LOADER, WAITING)
-EVERY_S = 1e-3
+_EVERY_S = 1e-3
 now, _processor = time.perf_counter, time.thread_time  # the true ones: the script's are others while it runs
 
 
@@ -140,21 +140,29 @@ class HostTime:
 
         Where there is no such timer, or another thread runs the script, each stretch belongs to the line that ends it.
         """
-        if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
-            yield
-            return
 
-        def look(number: int, frame: FrameType | None) -> None:
+        def look(frame: FrameType | None) -> None:
             if self._since is not None and (where := place(frame)) is not None and where.file:
                 self._samples.append((where, places.in_torch(frame)))
 
-        before = signal.signal(signal.SIGALRM, look)
-        signal.setitimer(signal.ITIMER_REAL, EVERY_S, EVERY_S)
-        try:
+        with ticking(look):
             yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def ticking(look: Callable[[FrameType | None], None]) -> Iterator[None]:
+    """Within this block `look` is shown every millisecond where the program is. Never, where there is no such timer, or
+    another thread runs the script."""
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, lambda number, frame: look(frame))
+    signal.setitimer(signal.ITIMER_REAL, _EVERY_S, _EVERY_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 class _Workers:

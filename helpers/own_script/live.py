@@ -11,7 +11,6 @@ known of a real machine.
 from __future__ import annotations
 
 import math
-import signal
 import statistics
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -27,7 +26,7 @@ from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from helpers.own_script.host_time import EVERY_S, now
+from helpers.own_script.host_time import now, ticking
 from helpers.own_script.places import NOWHERE, Place, place, running
 from helpers.own_script.stepping import Enough
 from helpers.text import pages
@@ -215,24 +214,16 @@ class Listener:
 
 @contextmanager
 def _timer(at: dict[Place, float]) -> Iterator[None]:
-    """Within this block the time since the last look is put down to the line that is found. Nothing where there is no timer."""
-    if not hasattr(signal, "setitimer"):
-        yield
-        return
+    """Within this block the time since the last look is put down to the line that is found."""
     last = now()
 
-    def look(number: int, frame: FrameType | None) -> None:
+    def look(frame: FrameType | None) -> None:
         nonlocal last
         since, last = last, now()
         at[place(frame) or NOWHERE] += last - since
 
-    before = signal.signal(signal.SIGALRM, look)
-    signal.setitimer(signal.ITIMER_REAL, EVERY_S, EVERY_S)
-    try:
+    with ticking(look):
         yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _read(events: Sequence[Any], places: dict[int, Place], lines: dict[Place, Line]) -> None:
