@@ -405,7 +405,9 @@ def _without_source(package: Path, tokens: Tensor, place: int) -> dict[str, str]
         "print([round(float(x), 3) for x in logits.flatten()[:3]])\n"
         "print('yes' if any(name.startswith('helpers') for name in sys.modules) else 'no')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, encoding="utf-8", check=True
+    )
     logits, source = done.stdout.split("\n")[:2]
     return {"logits": logits, "source": source}
 
