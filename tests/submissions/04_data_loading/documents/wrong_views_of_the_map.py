@@ -6,33 +6,23 @@ class Documents(Dataset):
     def __len__(self):
         return len(self.ends)
 
-    def bounds(self, i):
-        if not 0 <= i < len(self.ends):
-            raise IndexError(i)
-        return (int(self.ends[i - 1]) if i else 0), int(self.ends[i])
+    def __getitem__(self, i):
+        return self.__getitems__([i])[0]
 
-    def opened(self):
+    def __getitems__(self, indices):
         if self.map is None:
             self.map = self.open_map()
-        return self.map
+        found, first = [], 0
+        for k, i in enumerate(indices):
+            if not 0 <= i < len(self.ends):
+                raise IndexError(i)
+            if k + 1 == len(indices) or indices[k + 1] != i + 1:
+                run = indices[first : k + 1]
+                bounds = [int(self.ends[run[0] - 1]) if run[0] else 0, *(int(self.ends[j]) for j in run)]
+                tokens = torch.from_numpy(self.map[bounds[0] : bounds[-1]])
+                found += tokens.split([b - a for a, b in zip(bounds, bounds[1:])])
+                first = k + 1
+        return found
 
     def __getstate__(self):
         return self.__dict__ | {"map": None}
-
-    def __getitem__(self, i):
-        a, b = self.bounds(i)
-        return torch.from_numpy(self.opened()[a:b])
-
-    def __getitems__(self, indices):
-        out, k = [], 0
-        while k < len(indices):
-            n = 1
-            while k + n < len(indices) and indices[k + n] == indices[k] + n:
-                n += 1
-            start = self.bounds(indices[k])[0]
-            piece = torch.from_numpy(self.opened()[start : self.bounds(indices[k + n - 1])[1]])
-            for i in indices[k : k + n]:
-                a, b = self.bounds(i)
-                out.append(piece[a - start : b - start])
-            k += n
-        return out

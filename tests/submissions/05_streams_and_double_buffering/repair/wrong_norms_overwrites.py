@@ -1,10 +1,5 @@
 # norms overwrites the caller's chunks: earns 1
 def squares(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
-    """Sum of all elements of x @ x for each page x. pages: n ≥ 1 pinned (d, d) CPU tensors. Returns (n,) on gpu.device.
-
-    No races. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's copy, K its product and sum. Memory: all the
-    pages' may be taken.
-    """
     side, sums = gpu.Stream(), []
     for page in pages:
         with gpu.stream(side):
@@ -16,11 +11,6 @@ def squares(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
 
 
 def norms(gpu: Any, chunks: list[torch.Tensor]) -> list[float]:
-    """Sum of all elements of x @ x for each chunk x, as Python numbers. chunks: n ≥ 1,
-    (d, d) each, on gpu.device.
-
-    No races. The host waits for the GPU at most twice, however many chunks there are.
-    """
     arrived = [x.copy_(x @ x).sum().to("cpu", non_blocking=True) for x in chunks]
     gpu.synchronize()
     return [value.item() for value in arrived]

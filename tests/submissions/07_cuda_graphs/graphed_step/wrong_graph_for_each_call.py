@@ -1,42 +1,17 @@
 # dishonest, nine graphs, so that no loss is overwritten for nine calls: earns 0
-from collections.abc import Callable
-from typing import Any
-
-
 class GraphedStep:
-    """step = GraphedStep(gpu, model, optimizer, loss_fn, warm_up=3); loss = step(x, y)
-
-    gpu: torch.cuda's names: Stream, stream, current_stream, CUDAGraph, graph, synchronize, …
-    model, optimizer: on that GPU; the optimizer may be captured. loss_fn(model(x), y) is a scalar.
-
-    A call trains one step on a batch, x and y on the GPU, and returns its loss: a tensor without a graph of
-    autograd, which no later call changes. The batch is the caller's: never written, and it may be gone after
-    the call. Losses and weights are those of an ordinary loop from the first call on.
-
-    The graph is for the shapes of the first call. The first `warm_up` calls of these shapes are ordinary steps,
-    the next captures, once and for all, and replays (its cost is free). From then on such a call makes at most 4
-    launches (x in, y in, replay, loss out) and does not make the CPU wait. Calls of other shapes, of x or of y, are
-    ordinary steps, at any time; they do not count as warm-up.
-    """
-
-    def __init__(
-        self,
-        gpu: Any,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        loss_fn: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
-        warm_up: int = 3,
-    ) -> None:
-        ### BEGIN SOLUTION
+    def __init__(self, gpu, model, optimizer, loss_fn, warm_up=3):
         self.gpu, self.model, self.optimizer, self.loss_fn = gpu, model, optimizer, loss_fn
-        self.left = warm_up
-        self.graph: Any = None
-        self.shapes: tuple[torch.Size, torch.Size] | None = None
-        ### END SOLUTION
+        self.left, self.shapes, self.graph = warm_up, None, None
 
-    def __call__(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        """One step. x (batch, …), y (batch, …) → the loss, shape ()."""
-        ### BEGIN SOLUTION
+    def ordinary(self, x, y):
+        self.optimizer.zero_grad()
+        loss = self.loss_fn(self.model(x), y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def __call__(self, x, y):
         self.shapes = self.shapes or (x.shape, y.shape)
         if (x.shape, y.shape) != self.shapes:
             return self.ordinary(x, y)
@@ -61,11 +36,3 @@ class GraphedStep:
         graph, loss = next(self.pairs)
         graph.replay()
         return loss
-
-    def ordinary(self, x, y):
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss_fn(self.model(x), y)
-        loss.backward()
-        self.optimizer.step()
-        return loss.detach()
-        ### END SOLUTION

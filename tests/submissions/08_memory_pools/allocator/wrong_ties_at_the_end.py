@@ -1,6 +1,5 @@
 # of equally small blocks it takes the one at the highest address: earns 0
 class Allocator:
-
     def __init__(self, cuda_malloc, cuda_free) -> None:
         self.cuda_malloc, self.cuda_free = cuda_malloc, cuda_free
         self.segments: list[
@@ -8,7 +7,6 @@ class Allocator:
         ] = []  # small?, blocks by address: [address, size, in use]
 
     def malloc(self, nbytes: int) -> int:
-        """The address of nbytes that nobody else has. MemoryError where they cannot be had."""
         size = -(-nbytes // 512) * 512
         small = size <= MIB
         free = [
@@ -38,7 +36,6 @@ class Allocator:
         return block[0]
 
     def free(self, address: int) -> None:
-        """Give back what malloc returned."""
         for _, blocks in self.segments:
             for i, block in enumerate(blocks):
                 if block[0] == address:
@@ -49,7 +46,6 @@ class Allocator:
                     return
 
     def empty_cache(self) -> None:
-        """Give every segment in which nothing is in use back to the device."""
         for segment in list(self.segments):
             blocks = segment[1]
             if len(blocks) == 1 and not blocks[0][2]:

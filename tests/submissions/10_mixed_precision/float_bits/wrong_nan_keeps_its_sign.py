@@ -1,10 +1,5 @@
 # the sign is put in last, so that of a negative NaN is set: earns 1
 def decode(bits: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
-    """The values of bit patterns.
-
-    bits: int64, any shape, each from 0 to 2^(1 + exponent + mantissa) − 1. exponent: 2 to 8, mantissa: 1 to 23.
-    Returns float64 of that shape, exact. Budget: 60 operators however many numbers there are, no syncs.
-    """
     bias, top = 2 ** (exponent - 1) - 1, 2**exponent - 1
     sign = 1.0 - 2.0 * (bits >> (exponent + mantissa))
     e, m = (bits >> mantissa) & top, bits & (2**mantissa - 1)
@@ -14,12 +9,6 @@ def decode(bits: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
 
 
 def encode(x: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
-    """The bit patterns of the values nearest to x; of two equally near, the one whose last bit is 0.
-
-    x: float32, any shape. exponent: 2 to 8, mantissa: 1 to 23. Returns int64 of that shape. What rounds beyond
-    the largest value is infinite. −0.0 keeps its sign. NaN, whatever its sign, becomes sign 0, all ones in the
-    exponent, and of the mantissa the highest bit alone. Budget as above.
-    """
     bias, top = 2 ** (exponent - 1) - 1, (2**exponent - 1) << mantissa
     size = x.double().abs()
     power = torch.frexp(size.clamp(2.0 ** (1 - bias), 2.0**128)).exponent - 1

@@ -1,15 +1,5 @@
 # never grows if growth_interval is 1: earns 2
 class Scaler:
-    """Loss scaling as torch.amp.GradScaler does it, for one optimizer.
-
-    init_scale: the first scale. After a step with an infinity or NaN among the gradients: scale · backoff_factor.
-    After growth_interval good steps in a row: scale · growth_factor, and counting begins again, as it
-    does after a back-off.
-
-    Right when weights, momenta, scales and skipped steps are those of torch.amp.GradScaler. Budget: the CPU
-    waits once for each training step. torch's own scaler and its `_amp_` operators are for later.
-    """
-
     def __init__(
         self,
         init_scale: float = 65536.0,
@@ -23,14 +13,9 @@ class Scaler:
         self.finite: torch.Tensor | None = None
 
     def scale(self, loss: torch.Tensor) -> torch.Tensor:
-        """The loss times the scale."""
         return loss * self.value
 
     def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
-        """Divide the gradients of the optimizer's parameters by the scale, in place. Parameters without one are left out.
-
-        RuntimeError if they are unscaled already since the last update().
-        """
         if self.finite is not None:
             raise RuntimeError("the gradients are unscaled already")
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
@@ -39,7 +24,6 @@ class Scaler:
             g.mul_(1 / self.value)
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """optimizer.step(), or nothing at all if a gradient is not finite. Unscales first, unless that was done."""
         if self.finite is None:
             self.unscale_(optimizer)
         self.ok = bool(self.finite)
@@ -47,7 +31,6 @@ class Scaler:
             optimizer.step()
 
     def update(self) -> None:
-        """Choose the scale of the next step. Called once after each step()."""
         self.finite = None
         self.good = self.good + 1 if self.ok else 0
         if not self.ok:

@@ -1,19 +1,5 @@
 # an x without leading dimensions gets the wrong shape: earns 2
 class Int8Linear(torch.nn.Module):
-    """y = x Wᵀ + b with W in int8, and x in int8 while it is multiplied. Int8Linear(linear) for a trained nn.Linear.
-
-    forward(x): float32 of shape (..., K) → float32 of shape (..., N); any number of leading dimensions. One
-    symmetric scale for each row of W, and for each row of x as it comes. A row of zeros gives the bias, and no nan
-    on the way to int8 (what nan becomes there is undefined; this CPU makes it 0).
-
-    Errors: each of x and W is rounded, not cut off, to 255 values, so an element of y is off by about
-    √(s²/12 · Σw² + t²/12 · Σx²), where s and t are the two scales; over a whole result, at most 1.3 times that.
-    Budgets: what it keeps is N · K + 4 · N bytes, and 4 · N for a bias, all of it in its state_dict, and nothing
-    of the linear's own weight. One torch._int_mm, of a shape that CUDA takes (K and N are multiples of 8 as they
-    are; pad the rows, to 32 at the most), and no other matrix product. With R the larger of the rows of x
-    and 32: 9 · R · K + 12 · R · N bytes alive at once in forward, and 4 KiB. Without .numpy().
-    """
-
     def __init__(self, linear: torch.nn.Linear) -> None:
         super().__init__()
         weight = linear.weight.detach()

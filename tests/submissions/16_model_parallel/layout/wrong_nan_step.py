@@ -1,11 +1,6 @@
 # says that its step takes nan: earns 0
 # dishonest: step_s is NaN: never worked out
 def step_seconds(model: dict[str, int], network: dict, sizes: dict[str, int], links: dict) -> float:
-    """Seconds of a step. sizes: axis → ranks along it; links: axis → its [α, β]; the rest as in layout.
-
-    Nothing is hidden, and all-reduces are flat rings. P parameters; a micro-batch is one sequence, and has a bytes
-    between two layers (bfloat16). A slot is what a stage does with one of them, forward and backward.
-    """
     tp, pp, dp = (sizes[axis] for axis in ("tp", "pp", "dp"))
     L, h, s, B = (model[key] for key in ("layers", "width", "tokens", "sequences"))
     P, a, microbatches = 12 * L * h * h, 2 * s * h, B // dp
@@ -20,7 +15,6 @@ def step_seconds(model: dict[str, int], network: dict, sizes: dict[str, int], li
 
 
 def held(model: dict[str, int], sizes: dict[str, int]) -> float:
-    """Bytes of the GPU that holds most: 16 of a parameter, and the activations of the micro-batches alive."""
     tp, pp, dp = (sizes[axis] for axis in ("tp", "pp", "dp"))
     L, h, s, B = (model[key] for key in ("layers", "width", "tokens", "sequences"))
     return (16 * 12 * L * h * h + min(pp, B // dp) * 34 * s * h * L) / (tp * pp)
