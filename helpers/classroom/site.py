@@ -27,6 +27,7 @@ from helpers.classroom import master as masters
 from helpers.classroom.markdown import to_html
 from helpers.classroom.master import BadMaster, Master
 from helpers.classroom.settings import ROOT
+from helpers.start import ROADS
 from helpers.text.terminal import lenient
 
 #: of the course's texts: those that are pages of the site too
@@ -141,8 +142,11 @@ def _landing(lessons: list[Master], about: Mapping[str, str]) -> str:
         )
     gallery = '<div class="gallery">\n' + "\n".join(cards) + "\n</div>"
     text = (DOCS / "landing.md").read_text(encoding="utf-8")
-    script = '<script defer src="_static/moving/queue.js"></script>'
-    return text.replace("{{learn}}", learn).replace("{{gallery}}", gallery) + f"\n\n{script}\n"
+    pages = {master.name[:2]: f"lessons/{master.name}.ipynb" for master in lessons}
+    day = ", ".join(f"[{n}]({pages[n]})" for n in ROADS["a day"][0] if n in pages)
+    for mark, words in {"learn": learn, "gallery": gallery, "day": day}.items():
+        text = text.replace(f"{{{{{mark}}}}}", words)
+    return f'{text}\n\n<script defer src="_static/moving/queue.js"></script>\n'
 
 
 def set_up_cell(about: Mapping[str, str]) -> dict[str, Any]:
