@@ -631,7 +631,7 @@ def speculate(target, draft, prefix: list[int], k: int, coin, pick) -> list[int]
     Budget: target is called once, draft k times; and as many tokens as can be had on average.
     """
     ### BEGIN SOLUTION
-    drafted, small = [], []
+    drafted, small = list[int](), list[list[float]]()
     for _ in range(k):
         small.append(draft(prefix + drafted))
         drafted.append(pick(small[-1]))

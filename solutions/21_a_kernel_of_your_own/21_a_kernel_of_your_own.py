@@ -26,12 +26,11 @@
 import torch
 import torch.nn.functional as F
 
-from helpers import kernels, lesson
+from helpers import lesson
+from helpers.kernels.on_cpu import tl, triton  # in a script: import triton; import triton.language as tl
 from helpers.lessons.a_kernel_of_your_own import experiments
 from helpers.lessons.a_kernel_of_your_own.explorer import traffic_explorer
 
-# in a script of your own: import triton; import triton.language as tl
-triton, tl = kernels.load()
 torch.set_num_threads(1)
 lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
 
