@@ -271,11 +271,6 @@ def outcomes() -> Outcomes:
     }
 
 
-def tally(endings: Outcomes, changes: Sequence[str], kind: str) -> int:
-    """How many end in `kind` when one of these changes is made."""
-    return sum(ending == kind for (name, _, _), ending in endings.items() if name in changes)
-
-
 def by_change(endings: Outcomes) -> Table:
     """What became of the gradients, change by change."""
 
