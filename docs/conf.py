@@ -13,7 +13,7 @@ SETTINGS: dict[str, str] = json.loads((HERE / "settings.json").read_text(encodin
 REPOSITORY = SETTINGS["repository"].rstrip("/").removesuffix(".git")
 
 project = "PyTorch Performance, Measured"
-author = "The authors of PyTorch Performance, Measured"
+author = "the authors of PyTorch Performance, Measured"
 html_title = project
 html_baseurl = SETTINGS["address"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
@@ -48,7 +48,7 @@ html_theme_options = {
     # pygments styles whose colours keep 4.5 : 1 to their ground
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
-    "extra_footer": "By the authors of this course, under the MIT licence. Built by Sphinx; no page asks the network for anything.",
+    "extra_footer": "Under the MIT licence. Built by Sphinx; no page asks the network for anything.",
 }
 html_context = {"default_mode": "auto"}
 html_show_copyright = False
@@ -102,7 +102,10 @@ def lead_to_notebooks(
         about = {"tooltip": "Run it", "icon": "fas fa-rocket", "label": "launch-buttons"}
         context["header_buttons"].insert(0, {"type": "group", "buttons": links, **about})
     if REPOSITORY:
-        context["header_buttons"].append(_button(REPOSITORY, "The course's source", "fas fa-code", "source"))
+        source = _button(REPOSITORY, "The course's source", "fas fa-code", "source")
+        context["header_buttons"].append(
+            source | {"text": ""}
+        )  # beside the other icons there is no room for words
 
 
 def _button(url: str, tooltip: str, icon: str, label: str) -> dict[str, str]:

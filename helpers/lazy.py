@@ -39,9 +39,16 @@ def _listed(source: str, package: str) -> dict[str, str]:
     blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
     typed = [line for b in blocks if ast.unparse(b.test) == "TYPE_CHECKING" for line in b.body]
     lines = [line for line in typed if isinstance(line, ast.ImportFrom)]
-    return {
-        alias.name: resolve_name("." * line.level + (line.module or ""), package)
-        for line in lines
-        for alias in line.names
-        if alias.asname == alias.name
-    }
+    top = package.partition(".")[
+        0
+    ]  # helpers, or the other name that a project's own `helpers` makes necessary
+
+    def holder(line: ast.ImportFrom) -> str:
+        module = line.module or ""
+        return (
+            resolve_name("." * line.level + module, package)
+            if line.level
+            else top + module[module.index(".") :]
+        )
+
+    return {alias.name: holder(line) for line in lines for alias in line.names if alias.asname == alias.name}

@@ -213,7 +213,9 @@ def mine(path: str | Path) -> Needs:
 def _script(file: Path) -> Needs:
     """As `python -m helpers run` in a process of its own, beside the script: what it reads and imports lies there."""
     command = [sys.executable, "-m", "helpers", "run", file.name]
-    ran = subprocess.run(command, cwd=file.resolve().parent, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        command, cwd=file.resolve().parent, capture_output=True, text=True, encoding="utf-8", check=False
+    )
     if ran.returncode:
         raise ValueError(ran.stderr.strip()[-2000:] or f"{file} ended with {ran.returncode}")
     said = ran.stdout[ran.stdout.rfind(f"\n{file.name} · ") :].strip()  # the script's own lines stand before

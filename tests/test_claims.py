@@ -1,24 +1,28 @@
-"""The table of claims: every source's list holds together, every trial runs, nothing in it is typed or out of date."""
+"""The table of claims: every source's list holds together, every trial is run, nothing in it is typed or out of date.
 
+The trials themselves run in the cells of their lessons and of lesson 18, again in tests/test_references.py, whose outputs
+have to be the same. Here is read what they came to.
+"""
+
+import importlib
+import inspect
 import json
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from helpers import lessons
 from helpers.classroom import build, claims_page, collecting
 from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lesson.claim import RULES, Claim
 from helpers.lessons.sources_on_trial import listing, verdicts
 
 EVERY = listing.every()
-OWN = [
-    pytest.param(source, claim, id=f"{source}.{claim.trial.__name__}")
-    for source, claim in EVERY
-    if callable(claim.trial)
-]
 GUIDE = Path(__file__).parents[1] / "docs" / "adding-a-source.md"
 
 
@@ -50,9 +54,9 @@ def test_one_sentence_stands_once_and_has_one_verdict() -> None:
     sentences = [(source, claim.section, claim.says) for source, claim in EVERY]
     assert len(set(sentences)) == len(sentences)
     told = json.loads(verdicts.KEPT.read_text(encoding="utf-8"))
-    for source, claim in EVERY:
+    for (_, claim), row in zip(EVERY, shown(), strict=True):
         if claim.also:
-            word = verdicts.judged(source, claim, told).word
+            word = row["verdict"].partition(":")[0]
             others = {name: told[name]["verdict"] for name in claim.also}
             assert all(verdict.startswith(word) for verdict in others.values()), (
                 f"{claim.says}: {word}; but {others}"
@@ -73,11 +77,42 @@ def test_what_lessons_keep_is_not_out_of_date() -> None:
     assert collecting.is_current(references), f"{verdicts.KEPT.name}: run `make build`"
 
 
-@pytest.mark.parametrize(("source", "claim"), OWN)
-def test_a_trial_runs_and_reads_no_clock(source: str, claim: listing.Listed) -> None:
-    tried = listing.run(source, claim)
-    assert tried.claim and tried.measured
-    assert "≈" not in tried.measured and not re.search(r"\b0x[0-9a-f]+|\n", tried.measured), tried.measured
+@cache
+def shown() -> list[dict[str, Any]]:
+    """All claims as the reference of lesson 18 has them, which runs the trials that no other lesson runs."""
+    path = build.SOLUTIONS / verdicts.HERE / f"{verdicts.HERE}.ipynb"
+    outputs = [o for c in json.loads(path.read_text(encoding="utf-8"))["cells"] for o in c.get("outputs", ())]
+    (rows,) = (o["data"][VERDICTS_MIME]["claims"] for o in outputs if VERDICTS_MIME in o.get("data", {}))
+    assert len(rows) == len(EVERY)
+    return list(rows)
+
+
+def trials() -> Iterator[tuple[str, set[str]]]:
+    """Each trial, and the ids that its text names: the lessons' functions that return a row, and lesson 18's own."""
+    for name in lessons.modules("claims"):
+        module = importlib.import_module(name)
+        for trial, function in inspect.getmembers(module, inspect.isfunction):
+            how = inspect.signature(function)
+            row = how.return_annotation in ("Claim", "lesson.Claim", Claim)
+            # one that takes something gets a lesson's own measurements
+            if function.__module__ == name and row and not how.parameters:
+                yield (
+                    f"{name}.{trial}",
+                    set(re.findall(r"[\"'](\d\d-[\w-]+)[\"']", inspect.getsource(function))),
+                )
+    for source, claim in EVERY:
+        if callable(claim.trial):
+            yield claim.trial.__name__, {f"18-{source}-{claim.trial.__name__.replace('_', '-')}"}
+
+
+def test_every_trial_is_run_by_a_lesson_and_reads_no_clock() -> None:
+    ran = json.loads(verdicts.KEPT.read_text(encoding="utf-8")) | {row["id"]: row for row in shown()}
+    for trial, ids in trials():
+        rows = [ran[name] for name in ids if name in ran]
+        assert rows, f"{trial}: no lesson shows its row"
+        for row in rows:
+            assert row["claim"] and (row["measured"] or row["verdict"].startswith("untested")), row
+            assert not re.search(r"≈|\b0x[0-9a-f]+|\n", row["measured"]), row
 
 
 def test_a_claim_takes_a_lessons_verdict_or_says_why_not() -> None:

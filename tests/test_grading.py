@@ -265,7 +265,7 @@ def test_the_references_earn_all_points(warm: Warm, tmp_path: Path, master: Mast
     wrong = imports(references[first]) + texts(master.name, "wrong")[first]
     said = re.search(r"^# .*: earns (\d+)$", wrong, re.MULTILINE)
     assert said is not None
-    began, before = time.process_time(), cpu_s(warm)
+    began, before, sandbox = time.process_time(), cpu_s(warm), warm.pid
     if master.name in BUILD_ON_EARLIER:
         all_right = hand_in(tmp_path, master, "all", fill(given, references))
         assert passed(warm, all_right, master) == set(worth)
@@ -277,6 +277,7 @@ def test_the_references_earn_all_points(warm: Warm, tmp_path: Path, master: Mast
         )
         assert others - of_first == set(worth) - of_first
         assert sum(worth[name] for name in others & of_first) == int(said[1])
+    assert warm.pid == sandbox, "it has swept up after each notebook, and was not made anew"
     took = time.process_time() - began + cpu_s(warm) - before
     assert took < MOST_OF_ALL.get(master.name, MOST), f"{took:.0f} s of processor time"
 

@@ -8,10 +8,10 @@ import torch
 from helpers import kernels
 from helpers.kernels import Memory, OutOfBounds, language
 from helpers.kernels.interpreter import NeedsTriton, _Absent
+from helpers.kernels.on_cpu import tl, triton
 from helpers.lessons.a_kernel_of_your_own import experiments
 from helpers.lessons.a_kernel_of_your_own.explorer import traffic_explorer
 
-triton, tl = kernels.load()
 needs_triton = pytest.mark.skipif(not kernels.available(), reason="Triton is not installed (extra `kernels`)")
 KEPT: list[Any] = []
 

@@ -69,7 +69,7 @@ def test_a_current_environment_is_left_alone(course: Path) -> None:
     (course / ".venv" / "bin").mkdir(parents=True)
     # were anything to be installed, this stand-in would fail
     pretend_python(course / ".venv" / "bin", "exit 1")
-    inputs = [(course / name).read_text() for name in ("pyproject.toml", "constraints.txt")]
+    inputs = [(course / name).read_text() for name in ("pyproject.toml", "constraints.txt", "etc/triton.txt")]
     (course / ".venv" / ".installed").write_text(f"{(course / '.venv').resolve()}\n" + "".join(inputs))
     done = make(course, "setup")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

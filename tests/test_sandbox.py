@@ -22,8 +22,12 @@ Run = Callable[..., list[Ran]]
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """A bare one: what lessons use makes no wall thicker, and a sandbox that a test ends is soon there again.
+
+    (That nothing of it is left behind, or makes a sandbox anew, tests/test_grading.py says.)
+    """
     os.environ["TOKEN_OF_THE_GRADER"] = "secret"
-    with Runner(sandboxed=True) as running:
+    with Runner(sandboxed=True, bare=True) as running:
         yield running
     del os.environ["TOKEN_OF_THE_GRADER"]
 

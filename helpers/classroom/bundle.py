@@ -30,7 +30,7 @@ from helpers.text.terminal import lenient
 #: of the course's root: what a student's copy has as it is
 PLAIN = ("LICENSE", "constraints.txt", "environment.yml", "pyproject.toml", "setup.py")
 #: of etc/: what starts the course
-START = ("lab.py", "pytorch-cpu.txt", "setup.sh", "jupyter")
+START = ("lab.py", "pytorch-cpu.txt", "setup.sh", "triton.txt", "jupyter")
 #: a student's own, each in place of the course's file of that name
 STUDENT = "student"
 CLASS = ROOT / "helpers" / "classroom"

@@ -25,11 +25,12 @@ class Score:
 class Runner:
     """Keeps one process warm: ``with Runner() as runner: runner.grade(master, "windows", code)``.
 
-    sandboxed: as submissions are graded; without, it runs where there is no bubblewrap too.
+    sandboxed: as submissions are graded; without, it runs where there is no bubblewrap too. bare: see
+    :class:`helpers.classroom.sandbox.Warm`.
     """
 
-    def __init__(self, sandboxed: bool = False) -> None:
-        self.warm = Warm(sandboxed)
+    def __init__(self, sandboxed: bool = False, bare: bool = False) -> None:
+        self.warm = Warm(sandboxed, bare)
 
     def __enter__(self) -> "Runner":
         self.warm.__enter__()

@@ -135,11 +135,12 @@ def _environment(course: str) -> dict[str, str]:
 class Warm:
     """A process that has imported torch and run nothing, in a sandbox: ``with Warm() as warm: warm.fork()``.
 
-    sandboxed: ``False`` runs it with this user's own rights, for tests of answers that are ours.
+    sandboxed: ``False`` runs it with this user's own rights, for tests of answers that are ours. bare: it has imported torch
+    and nothing that lessons use, which takes half the time; for tests of the sandbox itself.
     """
 
-    def __init__(self, sandboxed: bool = True) -> None:
-        self.sandboxed = sandboxed
+    def __init__(self, sandboxed: bool = True, bare: bool = False) -> None:
+        self.sandboxed, self.bare = sandboxed, bare
         self._process: subprocess.Popen[bytes] | None = None
         self._ready = False
 
@@ -169,7 +170,7 @@ class Warm:
                 command = [sys.executable, "-m", "helpers.classroom.zygote", str(other.fileno())]
                 environment = os.environ | ONE_THREAD | {"MPLBACKEND": "agg"}
             self._process = subprocess.Popen(
-                command,
+                [*command, *["--bare"] * self.bare],
                 env=environment,
                 pass_fds=handles,
                 stdin=subprocess.DEVNULL,

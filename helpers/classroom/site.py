@@ -27,6 +27,7 @@ from helpers.classroom import master as masters
 from helpers.classroom.markdown import to_html
 from helpers.classroom.master import BadMaster, Master
 from helpers.classroom.settings import ROOT
+from helpers.start import ROADS
 from helpers.text.terminal import lenient
 
 #: of the course's texts: those that are pages of the site too
@@ -141,8 +142,11 @@ def _landing(lessons: list[Master], about: Mapping[str, str]) -> str:
         )
     gallery = '<div class="gallery">\n' + "\n".join(cards) + "\n</div>"
     text = (DOCS / "landing.md").read_text(encoding="utf-8")
-    script = '<script defer src="_static/moving/queue.js"></script>'
-    return text.replace("{{learn}}", learn).replace("{{gallery}}", gallery) + f"\n\n{script}\n"
+    pages = {master.name[:2]: f"lessons/{master.name}.ipynb" for master in lessons}
+    day = ", ".join(f"[{n}]({pages[n]})" for n in ROADS["a day"][0] if n in pages)
+    for mark, words in {"learn": learn, "gallery": gallery, "day": day}.items():
+        text = text.replace(f"{{{{{mark}}}}}", words)
+    return f'{text}\n\n<script defer src="_static/moving/queue.js"></script>\n'
 
 
 def set_up_cell(about: Mapping[str, str]) -> dict[str, Any]:
@@ -327,13 +331,29 @@ def make(to: Path, lessons: list[Master] | None = None, **told: str) -> int:
         return status
 
 
+#: what the theme has every page load for a search as one types, which is off: the page of the search loads it by itself
+_SEARCHES = re.compile(r'\s*<script src="[^"]*(?:searchtools|language_data|searchindex)\.js[^"]*"></script>')
+LARGE = 40_000
+"""Bytes of a picture from which it is worth making smaller."""
+
+
 def _lighten(site: Path) -> None:
-    """Take away what no page needs: maps for debugging; 1.5 MB of script for icons, which site.css has from a font; two more fonts."""
+    """Take away what no page needs: maps for debugging; 1.5 MB of script for icons, which site.css has from a font; two
+    more fonts; the words of all pages, but where one searches. Large pictures keep 256 colours, none far from its own."""
+    from PIL import Image
+
     for file in site.rglob("*.map"):
         file.unlink()
     (site / "_static" / "scripts" / "fontawesome.js").write_text("", encoding="utf-8")
     for font in ("brands", "regular"):
         (site / "_static" / "vendor" / "fontawesome" / "webfonts" / f"fa-{font}-400.woff2").write_bytes(b"")
+    for page in site.rglob("*.html"):
+        if page.name != "search.html":
+            page.write_text(_SEARCHES.sub("", page.read_text(encoding="utf-8")), encoding="utf-8")
+    for file in (f for f in (site / "_images").glob("*.png") if f.stat().st_size > LARGE):
+        with Image.open(file) as picture:
+            plain = picture.convert("RGB")
+        plain.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file)
 
 
 def main() -> int:

@@ -82,13 +82,17 @@ def environment(torch: str, to: Path) -> Path:
         [python, "-c", "from importlib.metadata import version; print(version('torch'))"],
         capture_output=True,
         text=True,
+        encoding="utf-8",
     )
     if there.stdout.strip().partition("+")[0] == torch:
         return python
     index = ROOT / "etc" / "pytorch-cpu.txt"  # where it does not answer, pip takes what its usual places have
     quick = ["--no-compile", "--timeout", "10", "--retries", "1", "-r", str(index)]
     done = subprocess.run(
-        [python, "-m", "pip", "install", "-q", *quick, f"torch=={torch}"], capture_output=True, text=True
+        [python, "-m", "pip", "install", "-q", *quick, f"torch=={torch}"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
     )
     if done.returncode:
         raise SystemExit(f"upgrade: pip could not install torch {torch}:\n{done.stderr[-1500:]}")
@@ -99,7 +103,12 @@ def _run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command in the environment beside, from the checkout, with one thread."""
     own = {"PYTHONPATH": str(ROOT), "KINETO_LOG_LEVEL": "99", "PATH": f"{python.parent}:{os.environ['PATH']}"}
     return subprocess.run(
-        [python, *arguments], cwd=ROOT, env=os.environ | ONE_THREAD | own, capture_output=True, text=True
+        [python, *arguments],
+        cwd=ROOT,
+        env=os.environ | ONE_THREAD | own,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
     )
 
 

@@ -1,6 +1,6 @@
 """A process that has imported torch and run no operator: forking it costs milliseconds, importing torch seconds.
 
-    python -m helpers.classroom.zygote FD [--alone]
+    python -m helpers.classroom.zygote FD [--alone] [--bare]
 
 FD is a socket. A byte through it ends the child before, and what that left running; the reply is a byte, and one that says
 how that child ended (0 to 127: its status, else 128 and its signal). If a file descriptor comes with the byte, a new child is forked and speaks through that one:
@@ -247,20 +247,28 @@ def _reap(ended: dict[int, int], options: int) -> None:
             ended[waited[0]] = os.waitstatus_to_exitcode(waited[1])
 
 
-def main(control: socket.socket, alone: bool) -> None:
-    """alone: nobody else's processes run here, so that leftovers can be ended without asking whose they are."""
+def _load() -> None:
+    """What lessons use, before any fork, so that no child pays for it."""
     from helpers import lessons
     from helpers.check import probe
-    from helpers.check.intact import Intact
     from helpers.compiling import torches
 
-    # before any fork, so that no child pays for it
     probe.load(lessons.modules("exercises"))
     torches.preload()  # some operators load the compiler too, and that takes seconds
     with contextlib.suppress(ImportError):  # its names come and go with torch's versions
         for _, name, _ in pkgutil.iter_modules(import_module(_PATTERNS).__path__, f"{_PATTERNS}."):
             import_module(name)
     import_module("matplotlib.pyplot")  # every lesson's first cell asks for it
+
+
+def main(control: socket.socket, alone: bool, bare: bool) -> None:
+    """alone: nobody else's processes run here, so that leftovers can be ended without asking whose they are. bare: without
+    what lessons use."""
+    from helpers.check import probe  # noqa: F401 - it answers in each child
+    from helpers.check.intact import Intact
+
+    if not bare:
+        _load()
     if alone:
         _traceable(False)
     # an answer's processes become this one's when the answer ends, and are ended with it
@@ -315,6 +323,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m helpers.classroom.zygote", description=__doc__)
     parser.add_argument("control", type=int, help="the file descriptor of a socket")
     parser.add_argument("--alone", action="store_true", help="in a sandbox of its own")
+    parser.add_argument("--bare", action="store_true", help="without what lessons use")
     given = parser.parse_args()
     with socket.socket(fileno=given.control) as control:
-        main(control, given.alone)
+        main(control, given.alone, given.bare)

@@ -1,6 +1,6 @@
 """Kernels written in Triton, run on the CPU by Triton's own interpreter, with each load and store counted.
 
-    triton, tl = kernels.load()          # as: import triton; import triton.language as tl
+    from helpers.kernels.on_cpu import tl, triton  # as: import triton; import triton.language as tl
     with kernels.watch() as seen:
         my_kernel[(4,)](x, out, x.numel(), BLOCK=256)
     seen.loads, seen.stores              # elements that went through pointers

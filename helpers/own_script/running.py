@@ -133,6 +133,7 @@ def run(
     Refused, with the script's line, for what cannot be run; FileNotFoundError for no such file.
     """
     path, done = _there(script), "the script came to its end"
+    made: Run | None = None
     with _as_main(path, arguments, ranks):
         try:
             how: dict[str, Any] = {"steps": steps, "warm": warm, "factor": factor, "seconds": seconds}
@@ -141,7 +142,10 @@ def run(
         except SystemExit as end:
             done = f"the script ended itself, with {end.code!r}"
         except Exception as error:
+            if made is None:  # it did not begin: what was asked for is at fault, not the script
+                raise
             done = _told(error)
+    assert made is not None
     made.ended = "" if len(made.bounds) > warm + steps else done
     if made.measured < 2:
         raise Refused(

@@ -62,7 +62,7 @@ def bench(
     >>> with simulate("H100") as gpu:
     ...     a = torch.ones(4096, 4096, device=gpu.device)
     ...     bench(lambda: a @ a)
-    median 3.13 ms, interquartile range 0 s · simulated (H100)
+    median 2.92 ms, interquartile range 0 s · simulated (H100)
     """
     _check_callable(fn, "fn")
     _check_counts(repeats=repeats, number=number)

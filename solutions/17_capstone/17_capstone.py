@@ -769,7 +769,7 @@ reference_repair.ladders()
 #
 # - **The size was chosen.** The last two show how much that decides. A first ladder of BERT, with shorter texts, ended lower.
 # - **The simulator is off.** The last column says by how much on steps like this one, which others have measured. On eager steps in
-#   16 bits it is too fast. So a ladder that ends at little over ten times may end below it on a real H100.
+#   16 bits it is too fast. So a ladder may end lower on a real H100.
 # - **No rung here is a guess about a compiler.** What a compiled rung launches is Inductor's own plan. How long that takes is simulated.
 #
 # One repair buys most: 16 bits. It moves the products to the Tensor Cores. That is why a headline means little without the precision of the plain

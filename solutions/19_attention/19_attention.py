@@ -4,12 +4,16 @@
 # ## How much of attention has to be computed?
 #
 # In attention every token looks at every other token. With n tokens that makes n² scores, and twice as many tokens make
-# four times as many. Three things can be saved. The scores need not all be in memory at once. Scores that a
-# mask throws away need not be computed. And padding need not be there at all. In
-# this lesson you count what each of these saves, and you find out when PyTorch's fast kernel is silently left out.
+# four times as many. Two things can be saved, and you count both:
 #
-# **Time** 60 min, two exercises among them; *Further*: 75 min, with the loss over a large vocabulary and with documents packed
-# into one row. **Before this** lessons 02 (what is saved for backward) and 11 (what a compiler does); 09 helps.
+# - **Memory.** The scores need not all be in memory at once (sections 1 and 2). PyTorch has fast kernels that do this. For some
+#   calls they are silently left out (section 3).
+# - **Work.** Scores that a mask throws away need not be computed (section 4).
+#
+# *Further* has what else costs much around attention: the loss over a large vocabulary, and padding.
+#
+# **Time** 60 min, two exercises among them; *Further*: 80 min. **Before this** lessons 02 (what is saved for backward) and 11
+# (what a compiler does); 09 helps.
 #
 # **Afterwards you can**
 # - write attention whose memory grows with n and not with n²;
@@ -139,13 +143,15 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 # %% [markdown]
 # **Exercise 19.1 — attention in blocks** (★★★, 18 min)
 #
-# Write attention that never has more than one block of scores: take `block` keys at a time. With `causal=True`, query i sees
-# the keys 0 to i only. Then a block that begins at key `start` is seen by the queries from `start` on. Give the others
-# no scores at all, and you do half of the work.
+# Write attention that never has more than one block of scores: take `block` keys at a time. The three things to keep are there
+# already. First make it right without `causal`.
 #
-# <details><summary>Hint 1</summary>Keep <code>most</code> (…, n, 1), <code>total</code> (…, n, 1) and <code>out</code> (…, n, e).
-# They begin as −inf, 0 and 0. The loop is that of the cell above; <code>out</code> goes the way of
-# <code>total</code>, with <code>weights @ values</code> in place of the sum of the weights.</details>
+# With `causal=True`, query i sees the keys 0 to i only. So a block of keys that begins at key `start` is seen by the queries from
+# `start` on. Compute no scores for the queries before it: that is half of the work.
+#
+# <details><summary>Hint 1</summary>The loop is that of the cell above, for all queries at once: the maximum and the sum go over the
+# last dimension, with <code>keepdim=True</code>. <code>out</code> goes the way of <code>total</code>, with
+# <code>weights @ values</code> in place of the sum of the weights.</details>
 #
 # <details><summary>Hint 2</summary>Causal: let <code>rows = slice(start, None)</code>, and read and write
 # <code>most[..., rows, :]</code> and the others. Inside the block, the first row sees one key, the second row two:
@@ -164,20 +170,21 @@ def blockwise_attention(
 ) -> torch.Tensor:
     """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Without gradients.
 
-    q: (…, n, d); k: (…, m, d); v: (…, m, e), all float32 or all float64, with the same leading dimensions
-    (perhaps none); k and v may be expanded views (then n ≥ 64). m ≥ 1; n may be 0. block: 1 or more; it need not divide m, and
-    may be larger. causal: query i sees keys 0 to i, and n is m. Scores may be large: thousands above or below 0.
-    Returns (…, n, e), of q's dtype, as F.scaled_dot_product_attention(q, k, v, is_causal=causal) does. That
-    function is not to be used.
+    q: (…, n, d); k: (…, m, d); v: (…, m, e). All float32 or all float64; the same leading dimensions, perhaps none.
+    m is 1 or more, n may be 0. k and v may be expanded views (then n is 64 or more). Scores may be thousands above or below 0.
+    block: 1 or more; it need not divide m, and may be larger. causal: query i sees keys 0 to i only; then n is m.
 
-    Budget: FLOPs: 2 · (d + e) for each pair (query, key) that is computed. With causal these are, for each block of
-    keys, the queries from its first key on. Peak live bytes: for each query (a row of q)
-    4 · (min(block, m) + e + 2) numbers.
+    Returns (…, n, e), of q's dtype: what F.scaled_dot_product_attention(q, k, v, is_causal=causal) gives. Do not call that.
+
+    Budget:
+    - FLOPs: 2 · (d + e) for each pair of a query and a key. With causal, a block of keys has no pairs with the queries
+      before its first key.
+    - Peak live bytes: 4 · (min(block, m) + e + 2) numbers for each query.
     """
+    most = q.new_full((*q.shape[:-1], 1), float("-inf"))  # (…, n, 1): the running maximum of each query
+    total = torch.zeros_like(most)  # (…, n, 1): its running sum
+    out = q.new_zeros(*q.shape[:-1], v.shape[-1])  # (…, n, e): its running result
     ### BEGIN SOLUTION
-    most = q.new_full((*q.shape[:-1], 1), float("-inf"))
-    total = torch.zeros_like(most)
-    out = q.new_zeros(*q.shape[:-1], v.shape[-1])
     for start in range(0, k.shape[-2], block):
         rows = slice(start if causal else 0, None)
         keys, values = k[..., start : start + block, :], v[..., start : start + block, :]
@@ -236,27 +243,22 @@ check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype=
 # %% [markdown]
 # ## 3 · Which kernel did you get?
 #
-# SDPA is one function in front of several **backends**: fused kernels, and *math*, the formula written out as ordinary
-# operators. It looks at each call and chooses. If no fused kernel takes the call, math does, with its n² numbers. Nobody tells you.
+# SDPA is one function in front of several **backends**. *flash* and *efficient* are fused kernels: one kernel, no n² numbers.
+# *math* is the formula written out as ordinary operators, with its n² numbers. SDPA looks at each call and chooses. If no fused
+# kernel takes the call, math does, and nobody tells you.
 #
-# Six calls, in bfloat16 if not said otherwise. On the CPU of this machine: does the call run as one kernel, or as the operators of math?
+# The CPU has one fused kernel, flash. Does it take these four calls? (q, k and v have shape (2, 4, 128, 64), and are
+# bfloat16. The last call turns them into float64.)
 
 # %% experiment
 you = lesson.predict(
-    {
-        "a mask of bools": ...,
-        "a mask that learns": ...,
-        "dropout_p=0.1": ...,
-        "values wider than keys": ...,
-        "three dimensions, no batch": ...,
-        "float64": ...,
-    },
+    {"a mask of bools": ..., "a mask that learns": ..., "dropout_p=0.1": ..., "float64": ...},
     choices=["one kernel", "math"],
 )
 
 # %% experiment
 SDPA, N = F.scaled_dot_product_attention, 128
-CALLS = {
+CALLS = {  # each is tried with q, k and v of shape (2, 4, N, 64), in bfloat16
     "a mask of bools": lambda q, k, v: SDPA(q, k, v, q.new_ones(N, N, dtype=torch.bool).tril()),
     "a mask that learns": lambda q, k, v: SDPA(q, k, v, nn.Parameter(q.new_zeros(N, N))),
     "dropout_p=0.1": lambda q, k, v: SDPA(q, k, v, dropout_p=0.1),
@@ -266,15 +268,18 @@ CALLS = {
 }
 kernels = {name: experiments.kernels_of(call, N) for name, call in CALLS.items()}
 you.against(
-    experiments.on_cpu(kernels), experiments.backends(kernels), evidence="live (CPU) · simulated (H100)"
+    {name: experiments.on_cpu(kernels)[name] for name in you},
+    experiments.backends(kernels),
+    evidence="live (CPU) · simulated (H100)",
 )
 
 # %% [markdown]
-# Each backend has its own list of what it takes. A kernel on one machine is no promise for another: a mask that learns
-# and dropout have a fused kernel on a GPU, float64 has one on the CPU. On a GPU *flash* takes no mask at all but
-# `is_causal=True`; with a mask the call
-# goes to *efficient*. (The simulated choices follow PyTorch's rules for these three. cuDNN's
-# kernel, which PyTorch may prefer on an H100, is not simulated.)
+# Where the table says *math*, the call is slow. The two columns differ, because each backend has its own list of what it
+# takes. A fused kernel on one machine is no promise for another. A mask that learns and dropout have one on a GPU, float64 has one on
+# the CPU. And two calls have none anywhere: values wider than the keys, and inputs without a batch dimension.
+#
+# (On a GPU *flash* takes no mask but `is_causal=True`, so a call with a mask goes to *efficient*. The simulated choices follow
+# PyTorch's rules for these three backends. cuDNN's kernel, which PyTorch may prefer on an H100, is not simulated.)
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
@@ -283,7 +288,7 @@ you.against(
 # %% experiment
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-q, k, v = (torch.randn(2, 4, N, 64) for _ in range(3))
+q, k, v = (torch.randn(2, 4, N, 64, dtype=torch.bfloat16) for _ in range(3))
 for name in ("a mask of bools", "dropout_p=0.1", "three dimensions, no batch"):
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -359,45 +364,16 @@ from helpers.lessons.attention.explorer import mask_explorer
 mask_explorer("documents", block=8, documents=5)
 
 # %% [markdown]
-# The fused kernel of FlexAttention is written by `torch.compile` (lesson 11). **Called without it, FlexAttention still gives the
-# right result.** Does it leave out empty blocks then, too? The profiler, asked for memory, knows. One head of scores
-# is 1,024² numbers of 4 bytes: 4 MiB. The window leaves a third of the blocks.
-
-# %% experiment
-you = lesson.predict(
-    {"scores in memory, without compile": ..., "FlexAttention says so": ...},
-    choices={
-        "scores in memory, without compile": ["none", "a third", "all"],
-        "FlexAttention says so": ["in a warning", "not at all"],
-    },
-)
-
-# %% experiment
-from torch.nn.attention.flex_attention import flex_attention
-from torch.profiler import profile
-
-q, k, v = (torch.randn(1, 1, 1024, 64) for _ in range(3))
-with warnings.catch_warnings(record=True) as said, torch.no_grad():
-    warnings.simplefilter("always")
-    result = flex_attention(q, k, v, block_mask=masks["sliding window of 256"])
-    with profile(profile_memory=True) as prof:
-        flex_attention(q, k, v, block_mask=masks["sliding window of 256"])
-place = torch.arange(1024)
-same = torch.allclose(result, SDPA(q, k, v, window(0, 0, place[:, None], place)), atol=1e-5)
-you.against(experiments.of_flex(prof, said, 1024), experiments.largest(prof, same), evidence="live (CPU)")
-
-# %% [markdown]
-# The product makes all the scores, then the mask is applied to them: that is math again, and the block mask saved nothing. So write
-# `flex_attention = torch.compile(flex_attention)` and build the block mask **once** for many layers and steps. Building it asks the
-# rule for all n² pairs, which is why the next exercise asks you to do it in less memory.
-# (The compiled kernel for the CPU has no backward, so training with FlexAttention needs a GPU. The C++ compiler works on that kernel for
-# a while, so this lesson leaves it out.)
+# The fused kernel of FlexAttention is written by `torch.compile` (lesson 11). So write
+# `flex_attention = torch.compile(flex_attention)`: without it the block mask saves nothing (tried in *Further*). And build the block
+# mask **once** for many layers and steps. `create_block_mask` asks the rule for all n² pairs at once, so for a moment n² answers are in
+# memory. The next exercise needs less.
 
 # %% [markdown]
 # **Exercise 19.2 — the blocks that a rule leaves** (★★, 10 min)
 #
-# Find out for each block of scores whether a rule leaves nothing of it, a part, or the whole. Any rule has to do: you cannot know a
-# block from its corners. Ask the rule for each pair at most once, and for one row of blocks at a time.
+# Find out for each block of scores whether a rule leaves nothing of it, a part, or the whole. It has to work for any rule, so the
+# corners of a block are not enough: look at every pair. But keep the answers of one row of blocks at a time only.
 #
 # <details><summary>Hint 1</summary>For one row of blocks, <code>i</code> has shape (block, 1) and <code>j</code> shape (keys,). The answer of the rule
 # broadcasts to (block, keys); <code>expand</code> it, for a rule may look at <code>i</code> alone.</details>
@@ -411,17 +387,15 @@ you.against(experiments.of_flex(prof, said, 1024), experiments.largest(prof, sam
 
 # %% exercise="kept_blocks"
 def kept_blocks(rule, queries: int, keys: int, block: int) -> torch.Tensor:
-    """What a mask leaves of each block of queries × keys scores: 0 nothing, 1 a part, 2 the whole block.
+    """What a rule leaves of each block of queries × keys scores: 0 nothing, 1 a part, 2 the whole block.
 
-    rule(b, h, i, j) → bool tensor, as FlexAttention's mask_mod. b, h: give 0. i, j: int64 tensors of places, 0 to
-    queries − 1 and 0 to keys − 1, of shapes that broadcast. Its answer broadcasts to (len(i), len(j)) and may
-    be smaller: a rule that looks at i alone answers in i's shape. queries, keys, block: 1 or more. Blocks are
-    block × block; those at the end may be smaller, and are whole if all the pairs that exist are allowed.
+    rule(b, h, i, j) → bool tensor: a mask_mod, as `causal` above. Call it with b = h = 0, and with int64 tensors i and j of
+    places, in shapes that broadcast. Its answer may be smaller than that: a rule that looks at i alone answers in i's shape.
+    queries, keys, block: 1 or more. A block at the end may be smaller; it is whole if all the pairs that exist are allowed.
 
     Returns an int64 table (⌈queries ÷ block⌉, ⌈keys ÷ block⌉).
 
-    Budget: each pair is asked for at most once. Peak live bytes: at most 24 for each pair of a row of blocks
-    (block · keys), 16 for each entry of the table, and 4,096. That has room for a rule's own temporaries.
+    Budget: each pair is asked for once at most. Peak live bytes: 24 · block · keys, 16 for each entry of the table, and 4,096.
     """
     ### BEGIN SOLUTION
     j, table = torch.arange(keys), []
@@ -639,15 +613,19 @@ def chunked_cross_entropy(
 ) -> torch.Tensor:
     """F.cross_entropy(hidden @ weight.T, targets), with the logits of `rows` tokens alive at a time.
 
-    hidden: (n, d), any strides; weight: (words, d); both float32 or both float64; each of them may want a gradient,
-    or neither. targets: (n,) int64, -100 where a token does not count (at least one counts; perhaps none in a
-    chunk). rows: 1 or more; it need not divide n. The loss is the mean over targets that count, of shape ().
-    backward() works; the loss may be multiplied before it, and another loss may be made in between.
+    hidden: (n, d), any strides. weight: (words, d). Both float32 or both float64. Each may want a gradient or not.
+    targets: (n,) int64, -100 where a token does not count. At least one counts, but a chunk may have none.
+    rows: 1 or more; it need not divide n.
 
-    Budget, for rows ≤ n. Peak live bytes of forward and backward: 4 arrays of a chunk's logits, 3 times each of
-    hidden and weight that wants a gradient, 8 numbers for each token, and 4,096 bytes (for two losses: all but the
-    chunk twice). Saved bytes: once hidden and weight, 16 bytes for each token, and 4,096. FLOPs: forward twice (it
-    may be run again), and each gradient that is wanted once.
+    Returns the mean over the targets that count, of shape (). backward() works: also if the loss is multiplied before, and
+    if two losses are made first and added up.
+
+    Budget, for one loss with rows ≤ n:
+    - FLOPs: forward twice (it may be run again), and once each gradient that is wanted.
+    - Peak live bytes: 4 arrays of a chunk's logits, 3 times each of hidden and weight that wants a gradient, 8 numbers for
+      each token, and 4,096 bytes.
+    - Saved bytes: hidden and weight once, 16 bytes for each token, and 4,096.
+    Two losses may have all of that twice, but for the chunk and the 4,096 bytes.
     """
     ### BEGIN SOLUTION
 
@@ -713,13 +691,16 @@ check_chunked_cross_entropy(
 # ### Documents in one row (35 min)
 #
 # Texts have different lengths, and a batch is a rectangle. The usual way fills it up with **padding**, which goes through every
-# layer and is thrown away at the end. Sixteen texts, the longest of 256 tokens. What share of the padded batch is padding?
+# layer and is thrown away at the end. Here are the lengths of sixteen texts. All are filled up to the longest one. What share of the
+# padded batch is padding?
 
 # %% experiment
+lengths_of_texts = experiments.lengths_of_texts()
+print(*sorted(lengths_of_texts))
 you = lesson.predict({"share that is padding": ...}, choices=["about 20 %", "about 40 %", "about 60 %"])
 
 # %% experiment
-texts = [torch.randn(n, 64) for n in experiments.lengths_of_texts()]
+texts = [torch.randn(n, 64) for n in lengths_of_texts]
 layer = nn.Linear(64, 64)
 padded = nn.utils.rnn.pad_sequence(texts, batch_first=True)
 nested = torch.nested.nested_tensor(texts, layout=torch.jagged)
@@ -733,11 +714,11 @@ you.against(
 )
 
 # %% [markdown]
-# A **nested tensor** with `layout=torch.jagged` keeps {{tokens:,}} tokens one behind the other, and the places where texts begin
-# ([`torch.nested`](https://docs.pytorch.org/docs/stable/nested.html)); the padded batch has {{rectangle:,}}. A linear
-# layer does not care which
-# text a token belongs to, so it works on the one long row as it is. Attention does care: it needs a mask, and the rule `documents`
-# of section 4 is that mask.
+# A **nested tensor** with `layout=torch.jagged` is one long row: first all tokens of the first text, then all of the second, and so
+# on, {{tokens:,}} in all. Beside them it keeps where each text begins
+# ([`torch.nested`](https://docs.pytorch.org/docs/stable/nested.html)). The padded batch has {{rectangle:,}}. A linear
+# layer does not care which text a token belongs to, so it works on the long row as it is. Attention does care: it needs a mask, and
+# the rule `documents` of section 4 is that mask.
 #
 # For training one goes one step further and fills rows of a fixed length with whole documents: **packing**. The shapes
 # stay the same in every
@@ -747,14 +728,15 @@ you.against(
 # %% [markdown]
 # **Exercise 19.4 — documents in one row** (★★, 20 min)
 #
-# Put whole documents into rows of `length` tokens, and make all that the model needs beside the tokens. With `document` the mask is
-# the rule `(document[b, i] == document[b, j]) & (i >= j)`.
+# Put whole documents into rows of `length` tokens, and make what the model needs beside the tokens. From the table `document` it makes
+# its mask, the rule `(document[b, i] == document[b, j]) & (i >= j)`. All of this runs on the CPU. Waits are counted as on a GPU.
 #
 # <details><summary>Hint 1</summary>First decide on rows with lengths alone: put each document into the first row that has room, else open a new row
 # (<em>first fit</em>). Then no two rows can be joined.</details>
 #
 # <details><summary>Hint 2</summary>Make the four tables with <code>torch.full</code> and write slices into them.
-# <code>len(document)</code> is a plain number; <code>.tolist()</code> and <code>.item()</code> would make the CPU wait.</details>
+# <code>len(document)</code> is a plain number; <code>.tolist()</code> and <code>.item()</code> look into a tensor, and count as
+# waits.</details>
 #
 # <details><summary>The idea</summary><code>used</code> is a list with the tokens in each row. For document number i of n tokens: the first row with
 # <code>used[row] + n <= length</code>, else a new one; note (row, used[row]). Then write tokens, <code>torch.arange(n)</code>, i, and
@@ -763,15 +745,18 @@ you.against(
 
 # %% exercise="packed"
 def packed(documents: list[torch.Tensor], length: int) -> dict[str, torch.Tensor]:
-    """Whole documents in rows of `length` tokens. documents: int64 tensors of 1 to length tokens; perhaps none.
+    """Whole documents in rows of `length` tokens.
 
-    Returns four int64 tables (rows, length): "tokens"; "targets": the next token of the same document, -100 where
-    there is none; "positions": 0, 1, 2, … in each document; "document": its number in the list. A document's tokens
-    stand side by side in one row, in any row and any order of documents. What is left over is padding: tokens 0,
-    targets -100, positions 0, document -1.
+    documents: int64 tensors on the CPU, each of 1 to `length` tokens. An empty list gives tables of shape (0, length).
 
-    Graded on rows: no two rows could be joined (together they hold more than length tokens), and none is empty.
-    And on syncs: 0.
+    Returns four int64 tables on the CPU, each (rows, length):
+    - "tokens": a document's tokens stand side by side in one row. Which row, and in which order, is free.
+    - "targets": the next token of the same document; -100 at its last one.
+    - "positions": 0, 1, 2, … in each document.
+    - "document": the number of the document in the list.
+    Places left over hold tokens 0, targets -100, positions 0, document -1.
+
+    Budget: no row is empty, and no two rows hold `length` tokens or fewer together (else they could be joined). 0 syncs.
     """
     ### BEGIN SOLUTION
     used, places = list[int](), []
@@ -850,3 +835,38 @@ you.against(experiments.of_groups(grouped, q, k), experiments.groups(grouped), e
 # %% [markdown]
 # Nothing is repeated in memory: each head of keys serves its whole group as it is. The arithmetic is the same, because every query still
 # has a score with every key.
+
+# %% [markdown]
+# ### FlexAttention without compile (5 min)
+#
+# Called without `torch.compile`, FlexAttention still gives the right result. Does it leave out the empty blocks then, too? The
+# profiler, asked for memory, knows. One head of scores is 1,024² numbers of 4 bytes: 4 MiB. The window of section 4 leaves a third of
+# the blocks.
+
+# %% experiment
+you = lesson.predict(
+    {"scores in memory, without compile": ..., "FlexAttention says so": ...},
+    choices={
+        "scores in memory, without compile": ["none", "a third", "all"],
+        "FlexAttention says so": ["in a warning", "not at all"],
+    },
+)
+
+# %% experiment
+from torch.nn.attention.flex_attention import flex_attention
+from torch.profiler import profile
+
+q, k, v = (torch.randn(1, 1, 1024, 64) for _ in range(3))
+with warnings.catch_warnings(record=True) as said, torch.no_grad():
+    warnings.simplefilter("always")
+    result = flex_attention(q, k, v, block_mask=masks["sliding window of 256"])
+    with profile(profile_memory=True) as prof:
+        flex_attention(q, k, v, block_mask=masks["sliding window of 256"])
+place = torch.arange(1024)
+same = torch.allclose(result, SDPA(q, k, v, window(0, 0, place[:, None], place)), atol=1e-5)
+you.against(experiments.of_flex(prof, said, 1024), experiments.largest(prof, same), evidence="live (CPU)")
+
+# %% [markdown]
+# The product makes all the scores, then the mask is applied to them. That is math again, and the block mask saved nothing. (The
+# compiled kernel for the CPU has no backward, so training with FlexAttention needs a GPU. The C++ compiler works on that kernel
+# for a while, so this lesson leaves it out.)

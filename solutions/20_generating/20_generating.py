@@ -3,16 +3,15 @@
 #
 # ## Why does one token take so long?
 #
-# A language model writes one token after the other. Each token is little arithmetic, and still it takes almost as long
-# as a page of text that is only read. In this lesson you find out what the time goes to. Then you write the three
-# things that make generating fast: a cache that is written in place, a loop in which the CPU never waits, and a
-# scheduler that keeps the batch full.
+# A language model writes one token after the other. A GPU that *reads* 64 tokens at once needs hardly more time than for *one* that it
+# writes. In this lesson you find out why. Then you write the three things that make generating fast: a cache that is written in place,
+# a loop that hardly ever makes the CPU wait, and a scheduler that keeps the batch full.
 #
-# **Time** 60 min, three exercises among them; *Further*: 55 min, with speculative sampling, and a model that leaves Python.
-# **Before this** lessons 02 and 03 (operators, waits) and 11 (`torch.compile`); 07 (CUDA graphs) helps.
+# **Time** 60 min, three exercises among them; *Further*: 70 min, with speculative sampling, a cache in blocks, and a model that
+# leaves Python. **Before this** lessons 02 and 03 (operators, waits) and 11 (`torch.compile`); 07 (CUDA graphs) helps.
 #
 # **Afterwards you can**
-# - say what limits a token: launches, bytes or arithmetic;
+# - say what limits a token: launches, kernels that are too small, bytes or arithmetic;
 # - write a cache of keys and values that copies only what is new;
 # - write a decoding loop with one shape and without waits, and keep its batch full.
 
@@ -62,15 +61,20 @@ you.against(
 
 # %% [markdown]
 # For one token **every weight is read once**, and used in two operations, one multiplication and one addition. A card can
-# do hundreds of operations in the time
-# in which its memory delivers one number. So 64 tokens read the same weights once, and take hardly longer. The
-# 7B model's weights take {{floor_7b:.1f}} ms to read; its token takes {{token_7b:.1f}} ms. No faster arithmetic helps there.
+# do hundreds of operations in the time in which its memory delivers one number. 64 tokens at once read the same weights once, too. So
+# they take hardly longer. The 7B model's weights take {{floor_7b:.1f}} ms to read; its token takes {{token_7b:.1f}} ms. No faster
+# arithmetic helps there.
 #
-# GPT-2 is small. Reading it takes a fraction of the time. Its {{gpt2_launches}} kernels each do so little that they end at
-# a kernel's least time, and if the CPU launches them one by one, the launches are the limit: {{gpt2_gain:.1f}} times as long as a graph.
+# GPT-2 is small. Reading it takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels: each
+# does so little that it takes the least time which any kernel takes. If the CPU launches them one by one, the launches are the limit:
+# a token takes {{gpt2_gain:.1f}} times as long as with a graph.
 #
-# So a token has **three limits**: the CPU's launches, the bytes that are read, and last the arithmetic. The way out of
-# the second is a **batch**: several sequences share one reading of the weights.
+# So a token has **four limits**, and the largest one counts:
+#
+# 1. the CPU's launches; a graph removes them;
+# 2. the least time of each kernel; fewer kernels help (lesson 11);
+# 3. the bytes that are read; a **batch** helps: several sequences share one reading of the weights;
+# 4. the arithmetic, which is far away as long as one token is made at a time.
 
 # %% experiment
 by_batch = {n: on_card.cost(batch=n, graph=True) for n in (1, 8, 64, 256)}
@@ -100,8 +104,8 @@ experiments.by_batch(by_batch, title="GPT-2: a step by the number of sequences")
 # y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 # ```
 #
-# The 1,024th token of GPT-2 is made, launched kernel by kernel. Which way is fastest with one sequence, which with 64? And
-# with which cache does `torch.compile` make fewer graphs, when six tokens are made one by one?
+# The 1,024th token of GPT-2 is made, launched kernel by kernel. Which way is fastest with one sequence, and which with 64? Then
+# six tokens are made one by one under `torch.compile`: with which cache does it make fewer graphs?
 
 # %% experiment
 you = lesson.predict(
@@ -142,7 +146,7 @@ you.against(
 # %% [markdown]
 # **Exercise 20.1 — a static cache** (★★, 9 min)
 #
-# Write the cache of one layer. The test runs a small GPT-2 through it, prompt first, then token by token, and compares the logits with
+# Write the cache of one layer. The test runs a small GPT-2 with it, prompt first, then token by token. It compares the logits with
 # those of the model without a cache.
 #
 # <details><summary>Hint 1</summary><code>places</code> is a tensor on the device. Which operators write at the places that such a
@@ -159,15 +163,17 @@ you.against(
 class StaticCache:
     """Keys and values of one layer, in memory that is taken once.
 
-    StaticCache(batch, heads, length, features, dtype=torch.float32, device="cpu"): room for `length` places.
+    StaticCache(batch, heads, length, features, dtype=torch.float32, device="cpu"): room for `length` places, each with
+    `features` numbers a head for its key and as many for its value.
 
-    add(places, k, v) → (keys, values). places: (n,), int64, on the device: where the new tokens stand, each once, in any
-    order. A place may be written again by a later call; then the new one counts. k, v: (batch, heads, n, features), of
-    the cache's dtype; the caller may write over them afterwards. keys, values: (batch, heads, length, features), in each call the
-    same memory. Places that nobody has written hold finite numbers (the model masks them).
+    add(places, k, v) → (keys, values): writes n new tokens, returns the whole cache.
+    places: (n,), int64, on the device: where the new tokens stand. In any order, none twice; a later call may write one again.
+    k, v: (batch, heads, n, features), of the cache's dtype. The caller may write over them afterwards.
+    keys, values: (batch, heads, length, features), in each call the same memory. A place that nobody has written holds
+    finite numbers (the model masks it).
 
-    Budget of each add(): 0 new storages, 0 waits, and on the simulated GPU the bytes of k, v and places read once and
-    those of k and v written once, and a quarter more.
+    Budget of each add(): 0 new storages, 0 waits. On the simulated GPU: the bytes of reading k, v and places once, and of
+    writing k and v once, times 1.25.
     """
 
     def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):
@@ -208,23 +214,25 @@ check_StaticCache(
 # %% [markdown]
 # ## 3 · A loop without a wait
 #
-# The plain loop asks for each token, `int(logits.argmax())`, to print it or to see whether it is the end. That is a wait for
-# each token (lesson 03). A second loop leaves tokens and places on the card. Both make 8 tokens of GPT-2, launched kernel by kernel; then
-# both again with a step that is one graph. How many times as long as in the last of these four does a token of the first take? And
-# how many times as long as in the second?
+# Two loops make the same tokens:
+#
+# - **asks** reads each token on the CPU, `int(logits.argmax())`, to print it or to see whether it is the end. Then the CPU waits
+#   for the card, for each token (lesson 03).
+# - **stays** leaves the tokens and their places on the card.
+#
+# Each makes 8 tokens of GPT-2, once with kernels launched one by one, and once with a step that is one CUDA graph. How many times as
+# long does a token of *asks*, launched one by one, take as one of *stays*, launched one by one? And as one of *stays* with a graph?
 
 # %% experiment
-you = lesson.predict(
-    {"asks ÷ one graph": ..., "asks ÷ stays on the card": ...},
-    choices={"asks ÷ one graph": [1, 1.5, 2.5, 5], "asks ÷ stays on the card": [1, 1.5, 2.5, 5]},
-)
+you = lesson.predict({"asks ÷ stays": ..., "asks ÷ stays, one graph": ...}, choices=[1, 1.5, 2.5, 5])
 
 
 # %% experiment
 def asks(gpu, step, token, place, n):
     for i in range(n):
-        logits = step(token, torch.tensor([place + i]).to(gpu.device))
-        token = torch.tensor([[int(logits.argmax())]]).to(gpu.device)  # waits
+        logits = step(token, torch.tensor([place + i]).to(gpu.device))  # waits for the copy
+        said = int(logits.argmax())  # waits for the token
+        token = torch.tensor([[said]]).to(gpu.device)  # waits for the copy
 
 
 def stays(gpu, step, token, place, n):
@@ -236,11 +244,11 @@ def stays(gpu, step, token, place, n):
 
 loops = {
     "asks": experiments.loop_cost(asks, 8),
-    "stays on the card": experiments.loop_cost(stays, 8),
+    "stays": experiments.loop_cost(stays, 8),
     "asks, one graph": experiments.loop_cost(asks, 8, graph=True),
-    "one graph": experiments.loop_cost(stays, 8, graph=True),
+    "stays, one graph": experiments.loop_cost(stays, 8, graph=True),
 }
-lesson.keep(wait_share=loops["asks, one graph"].seconds / loops["one graph"].seconds - 1)
+lesson.keep(wait_share=loops["asks, one graph"].seconds / loops["stays, one graph"].seconds - 1)
 ratios = {name: loops["asks"].seconds / loops[name.split(" ÷ ")[1]].seconds for name in you}
 you.against_ratios(ratios, experiments.loops(loops), evidence="simulated (H100)", what="times as long")
 
@@ -250,24 +258,8 @@ you.against_ratios(ratios, experiments.loops(loops), evidence="simulated (H100)"
 # the CPU cannot put the next token into the queue while this one is made. The graph itself needs the other two things of this
 # lesson: one shape, and places that are on the card. On a real A100,
 # [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 25.5 to 107.0 tokens a second with Llama-2 7B by a
-# static cache and a compiled step (Team PyTorch, 2023); *Sources on trial* below compares.
-#
-# Sampling need not wait either. A token is drawn on the card: `torch.multinomial`, or `argmax(shares / noise)` with exponential
-# noise. Does `torch.multinomial` ask for a number? The profiler knows which operators run inside.
-
-# %% experiment
-from torch.profiler import profile
-
-shares = torch.rand(1, 100).softmax(-1)
-with profile() as seen:
-    torch.multinomial(shares, 1)
-asking = [event for event in seen.events() if event.name == "aten::_local_scalar_dense"]
-experiments.who_asks(asking)
-
-# %% [markdown]
-# It asks only inside `_assert_async`. On a CPU that reads a number; on a CUDA GPU it is a
-# [kernel](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/TensorCompare.cu), and nobody waits. Older code
-# and older advice go around `torch.multinomial` for its wait.
+# static cache and a compiled step (Team PyTorch, 2023); *Sources on trial* below compares. (Sampling a token, in place of the likeliest
+# one, need not wait either: *Further*.)
 #
 # One question remains: when is the text at its end? To know it, somebody has to ask. Ask once every few steps, and throw
 # away the few tokens that were too many.
@@ -275,8 +267,8 @@ experiments.who_asks(asking)
 # %% [markdown]
 # **Exercise 20.2 — a loop that hardly ever asks** (★★, 10 min)
 #
-# Write the loop for a batch. It always takes the likeliest token. Rows end at different steps, and the loop stops early
-# when all have ended.
+# Write the loop for a batch of texts, a row each. It always takes the likeliest token. Rows end at different steps, and the loop stops
+# early when all have ended.
 #
 # <details><summary>Hint 1</summary>Everything that changes from step to step is a tensor on the card: the tokens, the place,
 # and which rows have ended.</details>
@@ -293,15 +285,17 @@ experiments.who_asks(asking)
 def generate(step, tokens: torch.Tensor, place: int, most: int, end: int, every: int) -> torch.Tensor:
     """The tokens that follow, in each step the likeliest one: (batch, made), int64, on the device of `tokens`.
 
-    step(tokens, places) → logits (batch, words): a recorded graph. It wants tokens (batch, 1) and places (1,), int64,
-    on the device, in each call; it writes the cache at that place. tokens: (batch, 1), int64, the last ones of the
-    prompt, which stay as they are. place: where they stand. most: 1 or more. every: 1 or more.
+    step(tokens, places) → logits (batch, words): a recorded graph. In each call it wants tokens (batch, 1) and places (1,),
+    int64, on the device. It writes the cache at that place.
+    tokens: (batch, 1), int64: the last token of each prompt. Do not write over them. An `end` among them ends nothing: only
+    tokens that are made here count. place: a number, where these last tokens stand. most, every: 1 or more.
 
-    A row that has given the token `end` gives `end` from then on, and is fed `end`. After each `every` steps, and not in between, the
-    loop looks whether all rows have ended, and stops if so; it stops after `most` steps in any case. made: the steps it took.
+    A row that has made `end` makes `end` from then on, and step() is given `end` for it. After each `every` steps, and not
+    in between, the loop looks whether all rows have ended, and stops if so. It stops after `most` steps in any case.
+    made: the number of steps.
 
-    Budget: as many steps as that, one wait for each full `every` steps, and before the first step at most 2 copies from
-    the host and 2 waits.
+    Budget: no step more than that; one wait for each full `every` steps; before the first step at most 2 waits and 2 copies
+    from the host.
     """
     ### BEGIN SOLUTION
     places = torch.full((1,), place, device=tokens.device)
@@ -386,8 +380,9 @@ you.against(
 # (Cade Daniel and others, Anyscale, 2023). That compares whole systems: continuous batching, and memory that
 # is handed out in blocks, so that more sequences fit.
 #
-# What limits the number of sequences is **memory**: each one needs places in the cache. A server may let a request in only if its
-# places are there. Else it would have to throw somebody out later.
+# What limits the number of sequences is **memory**: each one needs places in the cache. A careful server lets a request in only if
+# all places that it may ever need are free. vLLM is bolder. It lets in more, and when the cache is full, it stops a request and computes
+# its keys and values again later ([preemption](https://docs.vllm.ai/en/stable/configuration/optimization/)). You write the careful one.
 
 # %% [markdown]
 # **Exercise 20.3 — a scheduler** (★★, 9 min)
@@ -410,13 +405,14 @@ class Scheduler:
 
     Scheduler(slots, places): at most `slots` sequences at once, which hold at most `places` places of the cache together.
 
-    arrive(name, prompt, most): a request waits from now on. While it runs, it holds prompt + most places. ValueError if
-    it could never fit; then nothing has changed. next() → names of all who take part in the next step, in the order in which
-    they came: those who run, and those who are let in now. Somebody is let in whenever a slot is free and the places
-    are there, several in one step if need be, but nobody before one who came earlier. [] if there is nobody.
-    ended(name): that one takes part no more; its slot and places are free for the next step.
+    arrive(name, prompt, most): a request waits from now on. No name comes twice. While the request runs, it holds
+    prompt + most places. ValueError if it could never fit; then nothing has changed.
+    next() → the names of all who take part in the next step, in the order in which they came: those who run, and those who
+    are let in now. Let in whoever is first, while a slot is free and there are places enough for the first one; perhaps
+    several in one step. Nobody goes in before one who came earlier. [] if there is nobody.
+    ended(name): a request that ran takes part no more. Its slot and places are free for the next step.
 
-    Graded on who takes part in each step: sequences and places at once, and nobody waits without need.
+    Graded on who takes part in each step: not too many sequences, not too many places, and nobody waits without need.
     """
 
     def __init__(self, slots: int, places: int):
@@ -522,7 +518,7 @@ experiments.written(seen)
 # ## Your own script
 #
 # `torch.profiler` says whether a loop that generates asks the device for each token, copies what grows, and how often it reads the
-# weights. Here is such a loop around a toy model.
+# weights. Here is such a loop around a toy model. It knows no tokens, so each row of x stands for one.
 
 # %% experiment
 import torch
@@ -535,8 +531,8 @@ x = next(iter(loader))[0].to(device)
 
 with torch.no_grad(), profile() as seen:
     for _ in range(4):
-        answer = model(x).argmax(-1)[-1].item()
-        x = torch.cat([x, x[-1:] + answer])
+        answer = model(x).argmax(-1)[-1].item()  # "the next token"
+        x = torch.cat([x, x[-1:] + answer])  # one row more
 for name in ("aten::_local_scalar_dense", "aten::cat", "aten::linear"):
     print(name, sum(event.name == name for event in seen.events()), "times for 4 tokens")
 weights = sum(p.nbytes for p in model.parameters())
@@ -631,7 +627,7 @@ def speculate(target, draft, prefix: list[int], k: int, coin, pick) -> list[int]
     Budget: target is called once, draft k times; and as many tokens as can be had on average.
     """
     ### BEGIN SOLUTION
-    drafted, small = [], []
+    drafted, small = list[int](), list[list[float]]()
     for _ in range(k):
         small.append(draft(prefix + drafted))
         drafted.append(pick(small[-1]))
@@ -661,6 +657,75 @@ check_speculate(
     Pair(2, 3, seed=6, prefix=()),
 )
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ### A cache in blocks (10 min)
+#
+# Nobody knows how long an answer gets. A static cache takes room for the longest one. **PagedAttention**
+# ([W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180)) hands out the cache in blocks of, say, 16 places, when they are
+# needed. The blocks of a sequence may lie anywhere. A **block table** says where: its first number is the block with the first 16
+# places, and so on.
+#
+# 64 sequences grow from 1 token to their whole length, at most 1,024. Over all their steps: what share of the reserved places
+# holds a token?
+
+# %% experiment
+you = lesson.predict(
+    {"room for 1,024 places": ..., "blocks of 16": ...},
+    choices=["about 15 %", "about 35 %", "about 75 %", "about 95 %"],
+)
+
+# %% experiment
+texts = batching.lengths(64, mean=170)
+reserved = {
+    "room for 1,024 places": batching.reserved(texts, 1024, 1024),
+    "blocks of 16": batching.reserved(texts, 16, 1024),
+}
+used = batching.reserved(texts, 1, 1024)
+you.against(
+    {name: experiments.about(used / places, (0.15, 0.35, 0.75, 0.95)) for name, places in reserved.items()},
+    experiments.rooms(used, reserved, steps=sum(texts)),
+    evidence="arithmetic",
+)
+
+# %% [markdown]
+# In blocks only the last one of a sequence is not full. So the same memory holds several times as many sequences, and a larger batch
+# shares the reading of the weights. The price: attention has to follow the table. Here with ordinary operators, which copy; a
+# kernel for it looks up each block's address (lesson 21 shows how a kernel computes addresses):
+
+# %% experiment
+BLOCK, n = 16, 40
+k, v, q = torch.randn(4, n, 8), torch.randn(4, n, 8), torch.randn(4, 1, 8)  # heads, places, features
+pool = torch.zeros(2, 64, 4, BLOCK, 8)  # keys and values of 64 blocks, for all sequences together
+table = torch.tensor([41, 7, 23])  # three of them are this sequence's
+places = torch.arange(n)
+for kept, new in zip(pool, (k, v), strict=True):
+    kept[table[places // BLOCK], :, places % BLOCK] = new.transpose(0, 1)
+keys, values = (kept[table].transpose(0, 1).flatten(1, 2)[:, :n] for kept in pool)
+print(
+    "the same:",
+    torch.equal(F.scaled_dot_product_attention(q, keys, values), F.scaled_dot_product_attention(q, k, v)),
+)
+
+# %% [markdown]
+# ### Sampling without a wait (5 min)
+#
+# A token need not be the likeliest one: it can be drawn by its share. That is done on the card, too: `torch.multinomial`, or `argmax(shares / noise)` with exponential
+# noise. Does `torch.multinomial` ask for a number? The profiler knows which operators run inside.
+
+# %% experiment
+from torch.profiler import profile
+
+shares = torch.rand(1, 100).softmax(-1)
+with profile() as seen:
+    torch.multinomial(shares, 1)
+asking = [event for event in seen.events() if event.name == "aten::_local_scalar_dense"]
+experiments.who_asks(asking)
+
+# %% [markdown]
+# It asks only inside `_assert_async`. On a CPU that reads a number; on a CUDA GPU it is a
+# [kernel](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/TensorCompare.cu), and nobody waits. Older code
+# and older advice go around `torch.multinomial` for its wait.
 
 # %% [markdown]
 # ### A model that leaves Python (15 min)
@@ -706,5 +771,6 @@ experiments.fewer_bits(gpt_fast)
 
 # %% [markdown]
 # The less there is to read, the further from the limit: kernels have their least time, attention and its cache stay in bf16, and
-# weights have to be turned into numbers again. `torch.compile` puts that turning into the matrix product's kernel. In a kernel of its own
-# it would write all weights out in bf16, and read them once more.
+# weights have to be turned into numbers again. That must happen inside the matrix product's kernel: a kernel of its own would write all
+# weights out in bf16, and read them once more. With 8 bits `torch.compile` puts it there. With 4 bits gpt-fast calls an operator that was
+# written for it, `torch.ops.aten._weight_int4pack_mm`.

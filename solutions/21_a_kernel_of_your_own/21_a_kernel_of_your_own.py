@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 21 · A kernel of your own
 #
-# ## When is no operator the right one?
+# ## When do you need a kernel of your own?
 #
 # PyTorch has many hundred operators, and `torch.compile` joins many of them into one kernel (lesson 11). Sometimes neither
 # is enough: the operators move each number many times, and the compiler keeps your formula as it stands. Then you can write
@@ -11,7 +11,7 @@
 # Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to rounding.
 # The course counts each element that goes through a pointer. These counts are the same on a GPU.
 #
-# **Time** 60 min, three exercises among them; *Further*: 45 min. **Before this** lessons 01, 02 and 11 (strides, autograd,
+# **Time** 60 min, two exercises among them; *Further*: 70 min. **Before this** lessons 01, 02 and 11 (strides, autograd,
 # torch.compile).
 #
 # **Afterwards you can**
@@ -26,12 +26,11 @@
 import torch
 import torch.nn.functional as F
 
-from helpers import kernels, lesson
+from helpers import lesson
+from helpers.kernels.on_cpu import tl, triton  # in a script: import triton; import triton.language as tl
 from helpers.lessons.a_kernel_of_your_own import experiments
 from helpers.lessons.a_kernel_of_your_own.explorer import traffic_explorer
 
-# in a script of your own: import triton; import triton.language as tl
-triton, tl = kernels.load()
 torch.set_num_threads(1)
 lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
 
@@ -40,8 +39,9 @@ lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100
 #
 # You write what **one program** does. A **launch** starts many programs, and each of them has a number,
 # [`tl.program_id`](https://triton-lang.org/main/python-api/generated/triton.language.program_id.html). A program works on
-# **blocks**: small arrays whose sides are powers of two, known before the run (`tl.constexpr`). It has no tensors. It gets
-# **pointers**, the address of a tensor's first element, and computes addresses: `x + 5` is the sixth element.
+# **blocks**: small arrays whose sides are powers of two, known before the run (`tl.constexpr`). You launch it with tensors, but
+# inside each of them is a **pointer**: the address of the tensor's first element, and nothing else. A program knows no shape and no
+# strides. It computes addresses: `x + 5` is the address of the sixth element.
 #
 # - [`tl.load(addresses, mask=…, other=…)`](https://triton-lang.org/main/python-api/generated/triton.language.load.html)
 #   brings a block from memory. Where the **mask** is false nothing is read, and the block holds `other`.
@@ -49,7 +49,8 @@ lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100
 #   writes a block. Where the mask is false nothing is written.
 # - What stands between is arithmetic on blocks. A place in a block is called a **lane**.
 #
-# This kernel adds two vectors. `add_kernel[(programs,)](…)` launches it:
+# This kernel adds two vectors. `add_kernel[(programs,)](…)` launches it. `triton.cdiv(n, BLOCK)` is n ÷ BLOCK, rounded up: as many
+# blocks as cover n elements.
 
 
 # %% experiment
@@ -69,7 +70,7 @@ def add_kernel_without_mask(x, y, out, n, BLOCK: tl.constexpr):
 
 def add(x, y, kernel=add_kernel, BLOCK=32):
     out = torch.empty_like(x)
-    kernel[(-(-x.numel() // BLOCK),)](x, y, out, x.numel(), BLOCK=BLOCK)
+    kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), BLOCK=BLOCK)
     return out
 
 
@@ -123,8 +124,19 @@ you.against(
 # Between load and store a block lies on the chip, where arithmetic is nearly free. What takes time is the way to device memory
 # and back. So the cost of most kernels is **the elements they load and store**.
 #
-# Softmax of each row is five operators: the largest number, a difference, `exp`, a sum, a quotient. One kernel must read x
-# once and write the result once: it moves 2 × the bytes of x. How many times x's bytes do the others move?
+# Softmax of each row as five operators:
+#
+# ```python
+# top = x.max(-1, keepdim=True).values  # reads x, writes one number a row
+# z = x - top
+# powers = torch.exp(z)
+# total = powers.sum(-1, keepdim=True)
+# result = powers / total
+# ```
+#
+# One kernel must read x once and write the result once: it moves 2 × the bytes of x. How many times x's bytes do the five operators
+# move, and `F.softmax`? (Go through the lines as in the first comment; one number a row counts as nothing.) And what does
+# `torch.compile` make of the five: how many kernels does Inductor, the part of it that writes kernels, write?
 
 # %% experiment
 you = lesson.predict(
@@ -157,6 +169,9 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # - change the **algorithm**: attention in blocks, with a running maximum, never writes the scores (*Further* has its core);
 # - keep a value on the chip that two reductions share, or that the backward pass wants;
 # - read a **format** that no operator knows: packed bits, blocks that are left out, several tensors in one launch.
+#
+# The simulated card knows PyTorch's operators. It does not run kernels of your own, and charges no time for their launches. So what the
+# lesson says about their time is arithmetic: the bytes they move, divided by the card's bandwidth.
 #
 # **Exercise 21.1 — softmax, read once** (★★, 15 min)
 #
@@ -292,96 +307,7 @@ you.against(
 traffic_explorer()
 
 # %% [markdown]
-# And a large product, with the tiles that a GPU uses:
-
-# %% experiment
-tiles = (16, 32, 64, 128, 256)
-lesson.keep(per_byte=2 * 4096**3 / (2 * experiments.tile_loads(4096, 4096, 4096, 128, 128)))
-experiments.reuse(4096, tiles)
-
-# %% [markdown]
-# Twice the side of the tile, half the loads. With tiles of 128 a loaded byte is used for {{per_byte:.0f}} FLOPs. The line says how many
-# the card needs if every load goes to device memory. The rest is the **cache's** work: programs that run at the same time load
-# the same bands, and find them there. A tile cannot grow for ever: it lies in registers, and they are few.
-#
-# **Exercise 21.2 — a product in tiles** (★★, 14 min)
-#
-# Write the tiled product. A program goes along k in steps of `inner`, and adds to a block of sums, which it stores at the end.
-#
-# <details><summary>Hint 1</summary>A two-dimensional launch, <code>kernel[(down, across)]</code>. A block of addresses is made
-# of a column and a row: <code>a + i[:, None] * a_row + q[None, :] * a_column</code>, with <code>i</code> the rows of the tile
-# and <code>q</code> the present steps along k.</details>
-#
-# <details><summary>Hint 2</summary>Each load has a mask for both of its sides, and <code>other=0.0</code>, so that what hangs
-# over along k adds nothing. <code>sums = tl.dot(x, y, sums, input_precision="ieee")</code> multiplies two blocks and
-# adds; <code>sums</code>
-# begins as <code>tl.zeros((ROWS, COLUMNS), tl.float32)</code>.</details>
-#
-# <details><summary>The idea</summary><code>for start in range(0, k, INNER):</code> load the two blocks, <code>tl.dot</code>.
-# After the loop one store, with a mask for rows and columns. The arguments are the three pointers, m, k, n, four strides and
-# three <code>tl.constexpr</code>.</details>
-
-
-# %% exercise="matmul"
-@triton.jit
-def matmul_kernel(
-    a, b, c, m, k, n, a_row, a_column, b_row, b_column, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr
-):  # fmt: skip
-    """Program (i, j): the tile of c in the i-th row and the j-th column of tiles. Change the arguments as you like."""
-    ### BEGIN SOLUTION
-    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
-    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
-    sums = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for start in range(0, k, INNER):
-        q = start + tl.arange(0, INNER)
-        left, above = q[None, :], q[:, None]
-        x = tl.load(a + i * a_row + left * a_column, mask=(i < m) & (left < k), other=0.0)
-        y = tl.load(b + above * b_row + j * b_column, mask=(above < k) & (j < n), other=0.0)
-        sums = tl.dot(x, y, sums, input_precision="ieee")
-    tl.store(c + i * n + j, sums, mask=(i < m) & (j < n))
-    ### END SOLUTION
-
-
-def matmul(
-    a: torch.Tensor, b: torch.Tensor, rows: int = 16, columns: int = 16, inner: int = 16
-) -> torch.Tensor:
-    """a @ b by one launch of programs that compute a tile of (rows, columns) each, in steps of `inner` along k.
-
-    a: (m, k), b: (k, n), one dtype, float32 or float16, any strides; m, k, n at least 1; rows, columns, inner: powers of two,
-    16 to 64. Returns (m, n), contiguous, in their dtype; the sums are taken in float32.
-    Budget: m·k·⌈n / columns⌉ + k·n·⌈m / rows⌉ elements loaded, and m·n stored.
-    """
-    ### BEGIN SOLUTION
-    (m, k), n = a.shape, b.shape[1]
-    c = torch.empty(m, n, dtype=a.dtype)
-    grid = (triton.cdiv(m, rows), triton.cdiv(n, columns))
-    matmul_kernel[grid](a, b, c, m, k, n, *a.stride(), *b.stride(), ROWS=rows, COLUMNS=columns, INNER=inner)
-    return c
-    ### END SOLUTION
-
-
-# %% test="matmul" points=1
-from helpers.lessons.a_kernel_of_your_own.exercises import Product, check_matmul
-
-check_matmul(Product(16, 16, 16), Product(32, 48, 16, columns=16, inner=32), Product(20, 18, 33))
-
-# %% hidden="matmul" points=3
-### BEGIN HIDDEN TESTS
-from helpers.lessons.a_kernel_of_your_own.exercises import Product, check_matmul
-
-check_matmul(
-    Product(1, 1, 1),
-    Product(5, 70, 3),
-    Product(33, 17, 40, rows=32, columns=16),
-    Product(17, 5, 65, 16, 64, 16),
-)
-check_matmul(
-    Product(20, 33, 18, a_lies="columns"), Product(18, 20, 17, b_lies="sliced", a_lies="every second")
-)
-check_matmul(
-    Product(3, 800, 5, inner=64, dtype="float16", shift=1.0), Product(40, 24, 24, 16, 32, 16, "float16")
-)
-### END HIDDEN TESTS
+# *Further* has the rest: how large a tile has to be, and the tiled product as an exercise (21.2).
 
 # %% [markdown]
 # ## 4 · An operator of PyTorch
@@ -478,8 +404,9 @@ experiments.checked({"row by row": (sigmoid, matrix), "column by column": (sigmo
 # (<code>x: torch.Tensor</code>, <code>-> torch.Tensor</code>).</details>
 #
 # <details><summary>Hint 2</summary>The results are contiguous, whatever the strides of x:
-# <code>x.new_empty(x.shape)</code> is so too. <code>setup_context(ctx, inputs, output)</code> keeps what backward needs:
-# here the output, and not x.</details>
+# <code>x.new_empty(x.shape)</code> is so too. What backward needs is kept by a function
+# <code>def keep(ctx, inputs, output)</code>, given as <code>setup_context=keep</code>. PyTorch hands over the last two by name: call
+# them <code>inputs</code> and <code>output</code>, exactly. Here keep the output, and not x.</details>
 #
 # <details><summary>The idea</summary>Decorate, <code>register_fake</code> on both, then on the first
 # <code>register_autograd(lambda ctx, dy: second(dy, *ctx.saved_tensors), setup_context=…)</code> with
@@ -490,10 +417,14 @@ experiments.checked({"row by row": (sigmoid, matrix), "column by column": (sigmo
 def operator(name, forward, backward):
     """An operator of PyTorch, called `name` ("space::word"), that computes forward(x), with a gradient.
 
-    forward: x (rows, columns), any strides → y, contiguous, shape and dtype of x. backward: (dy, y) → the gradient of x,
-    contiguous; dy may have any strides, 0 among them. Both launch one kernel.
-    Returns the operator, as torch.library.custom_op makes it: it gives y, with or without a gradient, is in one graph under
-    torch.compile(fullgraph=True), and is right by torch.library.opcheck. Forward and backward launch once each. Kept for backward: y alone.
+    forward: x (rows, columns), any strides → y, contiguous, shape and dtype of x.
+    backward: (dy, y) → the gradient of x, contiguous. dy may have any strides, 0 among them. Each launches one kernel.
+
+    Returns what @torch.library.custom_op(name, …) makes of a function: the operator itself. It
+    - gives forward(x), and x a gradient if x wants one (a second derivative is not asked for);
+    - is one graph under torch.compile(fullgraph=True), backward included;
+    - is right by torch.library.opcheck.
+    Budget: forward and backward launch once each. Kept for backward: y alone.
     """
     ### BEGIN SOLUTION
 
@@ -518,7 +449,7 @@ def operator(name, forward, backward):
 # %% test="operator" points=1
 from helpers.lessons.a_kernel_of_your_own.exercises import Used, check_operator
 
-check_operator(Used(4, 6))
+check_operator(Used(4, 6), Used(4, 3, "float16"))
 
 # %% hidden="operator" points=3
 ### BEGIN HIDDEN TESTS
@@ -550,8 +481,8 @@ experiments.ways(gelu, wide[0] * wide[1], first="GELU")
 
 # %% [markdown]
 # The formula launches {{gelu_kernels}} kernels and moves {{gelu_times:.0f}} times as much as need be. A kernel of your own
-# would end that. But `F.gelu` ends it too, and lesson 02 put it there: **no kernel of your own can move less than the operator that is
-# there already**. So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator,
+# would end that. But `F.gelu` ends it too, and lesson 02 put it there. It reads x once and writes the result once, and **no kernel can do
+# with less than that**. So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator,
 # the compiler, a kernel.
 #
 # ## Your own script
@@ -623,6 +554,108 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · a
 # %% [markdown]
 # ## Further
 #
+# Each section stands alone.
+
+# %% [markdown]
+# ### A product in tiles (25 min)
+#
+# Section 3 has the formula. How large must a tile be? A large product, with the tiles that a GPU uses:
+
+# %% experiment
+tiles = (16, 32, 64, 128, 256)
+lesson.keep(per_byte=2 * 4096**3 / (2 * experiments.tile_loads(4096, 4096, 4096, 128, 128)))
+experiments.reuse(4096, tiles)
+
+# %% [markdown]
+# Twice the side of the tile, half the loads. With tiles of 128 a loaded byte is used for {{per_byte:.0f}} FLOPs. The line says how many
+# the card needs if every load goes to device memory. The rest is the **cache's** work: programs that run at the same time load
+# the same bands, and find them there. A tile cannot grow for ever: it lies in registers, and they are few.
+#
+# **Exercise 21.2 — a product in tiles** (★★, 14 min)
+#
+# Write the tiled product. A program goes along k in steps of `inner`, and adds to a block of sums, which it stores at the end. As in
+# 21.1, only kernels can read a and b.
+#
+# <details><summary>Hint 1</summary>A two-dimensional launch, <code>kernel[(down, across)]</code>. A block of addresses is made
+# of a column and a row: <code>a + i[:, None] * a_row + q[None, :] * a_column</code>, with <code>i</code> the rows of the tile
+# and <code>q</code> the present steps along k.</details>
+#
+# <details><summary>Hint 2</summary>Each load has a mask for both of its sides, and <code>other=0.0</code>, so that what hangs
+# over along k adds nothing. <code>sums = tl.dot(x, y, sums, input_precision="ieee")</code> multiplies two blocks and
+# adds; <code>sums</code>
+# begins as <code>tl.zeros((ROWS, COLUMNS), tl.float32)</code>.</details>
+#
+# <details><summary>The idea</summary><code>for start in range(0, k, INNER):</code> load the two blocks, <code>tl.dot</code>.
+# After the loop one store, with a mask for rows and columns. The arguments are the three pointers, m, k, n, four strides and
+# three <code>tl.constexpr</code>.</details>
+
+
+# %% exercise="matmul"
+@triton.jit
+def matmul_kernel(
+    a, b, c, m, k, n, a_row, a_column, b_row, b_column, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr
+):  # fmt: skip
+    """Program (i, j): the tile of c in the i-th row and the j-th column of tiles. Change the arguments as you like."""
+    ### BEGIN SOLUTION
+    i = tl.program_id(0) * ROWS + tl.arange(0, ROWS)[:, None]
+    j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    sums = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, k, INNER):
+        q = start + tl.arange(0, INNER)
+        left, above = q[None, :], q[:, None]
+        x = tl.load(a + i * a_row + left * a_column, mask=(i < m) & (left < k), other=0.0)
+        y = tl.load(b + above * b_row + j * b_column, mask=(above < k) & (j < n), other=0.0)
+        sums = tl.dot(x, y, sums, input_precision="ieee")
+    tl.store(c + i * n + j, sums, mask=(i < m) & (j < n))
+    ### END SOLUTION
+
+
+def matmul(
+    a: torch.Tensor, b: torch.Tensor, rows: int = 16, columns: int = 16, inner: int = 16
+) -> torch.Tensor:
+    """a @ b by one launch of programs that compute a tile of (rows, columns) each, in steps of `inner` along k.
+
+    a: (m, k), b: (k, n), one dtype, float32 or float16, any strides; m, k, n at least 1; rows, columns, inner: powers of two,
+    16 to 64. Returns (m, n), contiguous, in their dtype; the sums are taken in float32.
+    Budget: m·k·⌈n / columns⌉ + k·n·⌈m / rows⌉ elements loaded, and m·n stored.
+    """
+    ### BEGIN SOLUTION
+    (m, k), n = a.shape, b.shape[1]
+    c = torch.empty(m, n, dtype=a.dtype)
+    grid = (triton.cdiv(m, rows), triton.cdiv(n, columns))
+    matmul_kernel[grid](a, b, c, m, k, n, *a.stride(), *b.stride(), ROWS=rows, COLUMNS=columns, INNER=inner)
+    return c
+    ### END SOLUTION
+
+
+# %% test="matmul" points=1
+from helpers.lessons.a_kernel_of_your_own.exercises import Product, check_matmul
+
+check_matmul(
+    Product(16, 16, 16),
+    Product(32, 48, 16, columns=16, inner=32),
+    Product(20, 18, 33, dtype="float16", b_lies="columns"),
+)
+
+# %% hidden="matmul" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.a_kernel_of_your_own.exercises import Product, check_matmul
+
+check_matmul(
+    Product(1, 1, 1),
+    Product(5, 70, 3),
+    Product(33, 17, 40, rows=32, columns=16),
+    Product(17, 5, 65, 16, 64, 16),
+)
+check_matmul(
+    Product(20, 33, 18, a_lies="columns"), Product(18, 20, 17, b_lies="sliced", a_lies="every second")
+)
+check_matmul(
+    Product(3, 800, 5, inner=64, dtype="float16", shift=1.0), Product(40, 24, 24, 16, 32, 16, "float16")
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
 # ### A row longer than a block (10 min)
 #
 # Exercise 21.1 holds a whole row on the chip. A longer row comes in blocks, and the maximum of all is known only at the end.
@@ -698,15 +731,17 @@ lesson.keep(stops_at=running["float16"].item())
 #
 # **Exercise 21.4 — RMSNorm, forward and backward** (★★★, 35 min)
 #
-# Write both passes. As in 21.1 only kernels can read the numbers; `torch.zeros` is fine where you add atomically.
+# Write both passes. As in 21.1 only kernels can read the numbers; `torch.zeros` is fine where you add atomically. First get
+# the forward pass right: its test is the first of the two.
 #
-# <details><summary>Hint 1</summary>Masked lanes as 0 add nothing to the mean square, but divide by the number of columns, not of
-# lanes.</details>
+# <details><summary>Hint 1</summary>Forward is 21.1 with another formula: one program for each row. Masked lanes loaded as 0 add nothing
+# to the sum of squares; divide it by the number of columns, not of lanes.</details>
 #
-# <details><summary>Hint 2</summary>In backward load dy, x and the weight of the row, and <code>r = tl.load(rstd + row)</code>.
-# Both results are made from these on the chip.</details>
+# <details><summary>Hint 2</summary>Backward, again one program for each row: load the row of dy (g in the formula) and of x, the weight,
+# and the one number <code>r = tl.load(rstd + row)</code>. dx is stored. For dw the simplest of the three ways is
+# <code>tl.atomic_add</code>, into a result that begins as zeros.</details>
 #
-# <details><summary>The idea</summary><code>wg = w * g</code>; <code>dx = r * (wg - v * r * r * tl.sum(wg * v, 0) / columns)</code>;
+# <details><summary>The idea</summary>Let g be the row of dy, v that of x, w the weight. <code>wg = w * g</code>; <code>dx = r * (wg - v * r * r * tl.sum(wg * v, 0) / columns)</code>;
 # <code>tl.atomic_add(dweight + at, g * v * r, mask=mask)</code> into a <code>torch.zeros(columns)</code> of float32.</details>
 
 

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Request, expect, sync_playwright
 
 from tests.browser.driver import CHROMIUM_FLAGS, Lab
 
 ROOT = Path(__file__).resolve().parents[2]
+#: what is expected is waited for, as long as a busy machine may take
+expect.set_options(timeout=30_000)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 

@@ -59,7 +59,7 @@ def ran(name: str, run: Callable[[], Tensor], want: Tensor) -> Ran:
 
 
 def _read(name: str) -> Ran:
-    kept = json.loads(_KEPT.read_text("utf-8"))[name]
+    kept = json.loads(_KEPT.read_text(encoding="utf-8"))[name]
     launches = []
     for one in kept["seen"]["launches"]:
         ways = {way: {arg: Moved(**moved) for arg, moved in one[way].items()} for way in ("loads", "stores")}
@@ -225,7 +225,7 @@ def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
     "one graph", "a break" or "an error". Kept where Triton is not installed.
     """
     if not kernels.available():
-        return str(json.loads(_KEPT.read_text("utf-8"))[name])
+        return str(json.loads(_KEPT.read_text(encoding="utf-8"))[name])
     try:
         with quiet(), compiling.watch("aot_eager") as w:
             result = torch.compile(fn, fullgraph=True)(*args)
@@ -243,7 +243,7 @@ def checked(uses: Mapping[str, tuple[Any, ...]]) -> Table:
     rows = []
     for name, (op, *args) in uses.items():
         if not kernels.available():
-            said = json.loads(_KEPT.read_text("utf-8"))[f"opcheck {name}"]
+            said = json.loads(_KEPT.read_text(encoding="utf-8"))[f"opcheck {name}"]
         else:
             with quiet():
                 told = torch.library.opcheck(op, tuple(args), raise_exception=False)
@@ -259,8 +259,8 @@ def checked(uses: Mapping[str, tuple[Any, ...]]) -> Table:
 def _keep(name: str, what: Any) -> None:
     """Write it down for where Triton is not installed, when the maintainer asks for that (COURSE_KEEPS_RUNS=1)."""
     if os.environ.get("COURSE_KEEPS_RUNS"):
-        kept = json.loads(_KEPT.read_text("utf-8")) if _KEPT.exists() else {}
-        _KEPT.write_text(json.dumps(kept | {name: what}, indent=1, sort_keys=True) + "\n", "utf-8")
+        kept = json.loads(_KEPT.read_text(encoding="utf-8")) if _KEPT.exists() else {}
+        _KEPT.write_text(json.dumps(kept | {name: what}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 @contextlib.contextmanager

@@ -5,20 +5,18 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from helpers import kernels
-
-triton, tl = kernels.load()
+from helpers.kernels.on_cpu import tl, triton
 
 
 @triton.jit
-def sigmoid_kernel(x, out, row_step, column_step, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def, name-defined]
+def sigmoid_kernel(x, out, row_step, column_step, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row, at = tl.program_id(0), tl.arange(0, BLOCK)
     numbers = tl.load(x + row * row_step + at * column_step, mask=at < columns, other=0.0).to(tl.float32)
     tl.store(out + row * columns + at, 1 / (1 + tl.exp(-numbers)), mask=at < columns)
 
 
 @triton.jit
-def slope_kernel(dy, y, dx, row_step, column_step, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def, name-defined]
+def slope_kernel(dy, y, dx, row_step, column_step, columns, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row, at = tl.program_id(0), tl.arange(0, BLOCK)
     steps = tl.load(dy + row * row_step + at * column_step, mask=at < columns, other=0.0).to(tl.float32)
     result = tl.load(y + row * columns + at, mask=at < columns, other=0.0).to(tl.float32)

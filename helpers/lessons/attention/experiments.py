@@ -159,10 +159,11 @@ def on_cpu(kernels: Mapping[str, tuple[list[str], list[str]]]) -> dict[str, str]
 
 def backends(kernels: Mapping[str, tuple[list[str], list[str]]]) -> Table:
     def said(operators: list[str]) -> str:
-        return "math: " + ", ".join(dict.fromkeys(operators)) if _is_math(operators) else ", ".join(operators)
+        return "math" if _is_math(operators) else operators[0].partition("_")[0]
 
     rows = [(name, said(live), said(simulated)) for name, (live, simulated) in kernels.items()]
-    return table(rows, ["call", LIVE, ON_H100], evidence=f"{LIVE} · {ON_H100}")
+    columns = ["call", "the backend on this CPU", "on a simulated H100"]
+    return table(rows, columns, evidence=f"{LIVE} · {ON_H100}")
 
 
 def reason(said: Sequence[Any]) -> str:

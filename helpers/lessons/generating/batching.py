@@ -76,6 +76,14 @@ def batched(tokens: Sequence[int], slots: int, policy: str) -> Run:
     return Run(tuple(stays), slots)
 
 
+def reserved(tokens: Sequence[int], block: int, most: int) -> int:
+    """Places of a cache that sequences hold, added up over all their steps: in each they have one token more, up to `most`.
+
+    block: places that are handed out together. With 1 these are the places used; with `most`, room for all from the beginning.
+    """
+    return sum(-(-n // block) * block for length in tokens for n in range(1, min(length, most) + 1))
+
+
 @drawn
 def timeline(run: Run, *, title: str, end: int | None = None) -> Picture:
     """A lane a slot, a bar a request. end: how far the axis goes, so that two pictures compare."""

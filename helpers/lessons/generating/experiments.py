@@ -282,6 +282,21 @@ def batches(runs: Mapping[str, Run], step_s: Mapping[str, float]) -> Table:
 # --- further ---------------------------------------------------------------------------------------------------------
 
 
+def about(share: float, choices: Sequence[float]) -> str:
+    """The nearest of some shares, in words."""
+    return f"about {100 * nearest(share, choices):.0f} %"
+
+
+def rooms(used: int, reserved: Mapping[str, int], steps: int) -> Table:
+    """A row for each way to hand out a cache: what a sequence of GPT-2 holds at a step, on average, and what of it is used."""
+    rows = [
+        (name, f"{places / steps:,.0f}", size_text(on_card.cache_bytes("GPT-2", round(places / steps))), f"{used / places:.1%}")
+        for name, places in {**reserved, "(places with a token)": used}.items()
+    ]  # fmt: skip
+    columns = ["cache", "places a sequence", "bytes, GPT-2 in bf16", "hold a token"]
+    return table(rows, columns, evidence="arithmetic", caption="on average over all steps of 64 sequences")
+
+
 def fewer_bits(published: Mapping[str, float]) -> Table:
     """The 7B model on an A100 by bits of a weight: the least time that reading takes, and what others measured there."""
     peak, numbers = device("A100").memory_bytes_per_s, on_card.weights("7B") / 2
@@ -405,7 +420,9 @@ def _without_source(package: Path, tokens: Tensor, place: int) -> dict[str, str]
         "print([round(float(x), 3) for x in logits.flatten()[:3]])\n"
         "print('yes' if any(name.startswith('helpers') for name in sys.modules) else 'no')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, encoding="utf-8", check=True
+    )
     logits, source = done.stdout.split("\n")[:2]
     return {"logits": logits, "source": source}
 
