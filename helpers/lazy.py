@@ -39,9 +39,8 @@ def listed(source: str, package: str) -> dict[str, str]:
     blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
     typed = [line for b in blocks if ast.unparse(b.test) == "TYPE_CHECKING" for line in b.body]
     lines = [line for line in typed if isinstance(line, ast.ImportFrom)]
-    top = package.partition(".")[
-        0
-    ]  # helpers, or the other name that a project's own `helpers` makes necessary
+    # helpers, or the other name that a project's own `helpers` makes necessary
+    top = package.partition(".")[0]
 
     def holder(line: ast.ImportFrom) -> str:
         module = line.module or ""

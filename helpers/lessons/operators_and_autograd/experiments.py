@@ -321,9 +321,8 @@ def compare_modes(counted: Mapping[str, Counts]) -> Table:
             for _ in range(50):
                 h = h + step
 
-    turns = [
-        {name: fastest(tiny, mode) for name, mode in MODES.items()} for _ in range(3)
-    ]  # in turns: lesson 00
+    # in turns: lesson 00
+    turns = [{name: fastest(tiny, mode) for name, mode in MODES.items()} for _ in range(3)]
     rows = []
     for name, c in counted.items():
         with MODES[name]():
