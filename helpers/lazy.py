@@ -23,7 +23,7 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     """__getattr__, __dir__ and __all__ for the names that its file imports `as` themselves under `if TYPE_CHECKING`."""
     module = sys.modules[package]
     assert module.__file__ is not None
-    home = _listed(Path(module.__file__).read_text(encoding="utf-8"), package)
+    home = listed(Path(module.__file__).read_text(encoding="utf-8"), package)
     names = sorted(home)
 
     def load(name: str) -> Any:
@@ -34,14 +34,13 @@ def attach(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]],
     return load, lambda: names, names
 
 
-def _listed(source: str, package: str) -> dict[str, str]:
+def listed(source: str, package: str) -> dict[str, str]:
     """Name → the module that holds it."""
     blocks = [node for node in ast.parse(source).body if isinstance(node, ast.If)]
     typed = [line for b in blocks if ast.unparse(b.test) == "TYPE_CHECKING" for line in b.body]
     lines = [line for line in typed if isinstance(line, ast.ImportFrom)]
-    top = package.partition(".")[
-        0
-    ]  # helpers, or the other name that a project's own `helpers` makes necessary
+    # helpers, or the other name that a project's own `helpers` makes necessary
+    top = package.partition(".")[0]
 
     def holder(line: ast.ImportFrom) -> str:
         module = line.module or ""

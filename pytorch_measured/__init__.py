@@ -10,6 +10,7 @@ with this name in its imports, so that neither name knows of the other. On the c
 import ast
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -70,19 +71,16 @@ sys.meta_path.insert(0, _Finder())
 
 def __getattr__(name: str) -> Any:
     """What ``helpers`` itself offers, and its rooms."""
-    import importlib
-
-    homes = {"count": "counters", "simulate": "simulator", "bench": "timing", "compare": "timing"}
-    if name in homes:
-        return getattr(importlib.import_module(f"{__name__}.{homes[name]}"), name)
+    offered = (_HOME / "__init__.py").read_text(encoding="utf-8")
+    home = import_module(f"{__name__}.lazy").listed(offered, __name__).get(name)
+    if home is not None:
+        return getattr(import_module(home), name)
     try:
-        return importlib.import_module(f"{__name__}.{name}")
+        return import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as problem:
         raise AttributeError(f"{__name__} has no {name!r}") from problem
 
 
 def main() -> int:
     """The command: as ``python -m helpers``."""
-    from importlib import import_module
-
     return int(import_module(f"{__name__}.__main__").main())

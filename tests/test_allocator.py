@@ -348,17 +348,6 @@ def test_expandable_segments_fill_holes_before_they_grow() -> None:
     assert allocator.malloc(60 * MIB) == b + 20 * MIB
 
 
-def test_roundup_divisions_round_large_requests_between_powers_of_two() -> None:
-    assert parse("roundup_power2_divisions:4").round_size(1200 * MIB) == 1280 * MIB
-    assert parse("roundup_power2_divisions:4").round_size(1024 * MIB) == 1024 * MIB
-    assert parse("roundup_power2_divisions:4").round_size(1200) == 1536  # too small for four divisions of 512
-    by_size = parse("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]")
-    assert by_size.round_size(300 * MIB + 1) == 300 * MIB + 512  # one division: none
-    assert by_size.round_size(600 * MIB) == 768 * MIB
-    assert by_size.round_size(1100 * MIB) == 1152 * MIB  # ">" begins at the last interval named, not after it
-    assert by_size.round_size(2100 * MIB) == 2304 * MIB
-
-
 @pytest.mark.parametrize(
     ("conf", "message"),
     [
@@ -368,7 +357,7 @@ def test_roundup_divisions_round_large_requests_between_powers_of_two() -> None:
         ("expandable_segments:true", "write True or False"),
         ("expandable_segments", "cannot read"),
         ("garbage_collection_threshold:1.0", "between 0 and 1"),
-        ("roundup_power2_divisions:3", "powers of 2"),
+        ("roundup_power2_divisions:4", "no option 'roundup_power2_divisions'"),
     ],
 )
 def test_a_wrong_option_is_told_with_what_there_is(conf: str, message: str) -> None:
@@ -388,7 +377,6 @@ CONFS = [
     "",
     "max_split_size_mb:32",
     "expandable_segments:True",
-    "roundup_power2_divisions:8",
     "garbage_collection_threshold:0.6",
 ]
 

@@ -497,7 +497,6 @@ def program(model: CachingAllocator, seed: int, count: int, check: Callable[[], 
         "",
         "max_split_size_mb:32",
         "expandable_segments:True",
-        "roundup_power2_divisions:4",
         "garbage_collection_threshold:0.6",
     ],
 )

@@ -269,9 +269,8 @@ def _network(step: Step) -> torch.nn.Module:
     from helpers import models as m
 
     nvidia = step.source == "DeepLearningExamples"
-    written_out: bool | str = (
-        "bare" if step.mode == "sgd step" else False
-    )  # PyTorch 1.12 had no fused attention
+    # PyTorch 1.12 had no fused attention
+    written_out: bool | str = "bare" if step.mode == "sgd step" else False
     makers: dict[str, Callable[[], torch.nn.Module]] = {
         # NVIDIA's pre-training asks its head for the masked tokens only, a seventh of them, left out here.
         "bert-large": lambda: m.Bert(m.Bert.LARGE, True, 0.1, headless=nvidia or step.mode == "inference"),

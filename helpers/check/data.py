@@ -36,9 +36,8 @@ def _tensor_bytes(tensor: torch.Tensor) -> bytes:
 def _encode_tensor(tensor: torch.Tensor, with_storage: bool) -> dict[str, Any]:
     if type(tensor) is not torch.Tensor and type(tensor) is not torch.nn.Parameter:
         raise NotPlain(f"a {type(tensor).__name__}, a subclass of Tensor (wanted: a plain torch.Tensor)")
-    if own := [
-        name for name in vars(tensor) if hasattr(torch.Tensor, name)
-    ]:  # it would run here, where nobody counts
+    # it would run here, where nobody counts
+    if own := [name for name in vars(tensor) if hasattr(torch.Tensor, name)]:
         raise NotPlain(f"a tensor with {own[0]!r} of its own (wanted: a plain torch.Tensor)")
     if tensor.layout != torch.strided:
         raise NotPlain(f"a tensor of layout {tensor.layout} (wanted: a dense one)")

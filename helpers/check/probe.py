@@ -181,9 +181,8 @@ def _run(
                 value = call(*args, **kwargs)
                 if request["grads"]:
                     _backward(value, grad_outputs)
-    except (
-        BaseException
-    ) as problem:  # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
+    # SystemExit and KeyboardInterrupt are answers too: they must not end the grading
+    except BaseException as problem:
         report["error"] = describe(problem)
     report["printed"] = io.StringIO.getvalue(printed)[:KEEP_OUTPUT]
     if report["error"] is not None:
@@ -235,9 +234,8 @@ def _snapshot(value: Any) -> torch.Tensor | None:
 
 
 def _same(now: torch.Tensor, before: torch.Tensor) -> bool:
-    now = torch.Tensor.detach(
-        now
-    )  # the class's own, here and below: an answer may have given its input another
+    # the class's own, here and below: an answer may have given its input another
+    now = torch.Tensor.detach(now)
     return now.shape == before.shape and torch.allclose(now, before, rtol=0, atol=0, equal_nan=True)
 
 

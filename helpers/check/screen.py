@@ -431,9 +431,8 @@ class _Reader:
             return f"calls `{name}` without a name: write the name with a dot"
         texts, of = self._texts(node.args[1]), node.args[1]
         if texts is None:
-            of_node = (
-                getattr(of, "attr", "") == "target" and "torch.fx" not in self.closed
-            )  # a node's: what may stand there, `_of_node` sees to
+            # a node's: what may stand there, `_of_node` sees to
+            of_node = getattr(of, "attr", "") == "target" and "torch.fx" not in self.closed
             if name == "getattr" and of_node:
                 return None
             return f"calls `{name}` with a name that only its run will tell: write it out, or keep a dict"

@@ -303,9 +303,8 @@ def _last_release(reference: Path) -> str:
     """What the last build gave to learners: where their notebook differs from it, a person wrote into it."""
     try:
         return release(reference)
-    except (
-        Exception
-    ):  # whatever nbgrader says of a reference that is missing or broken: then there is nothing to compare
+    # whatever nbgrader says of a reference that is missing or broken: then there is nothing to compare
+    except Exception:
         return ""
 
 

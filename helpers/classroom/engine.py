@@ -59,9 +59,8 @@ class Learner:
     ran: dict[int, Ran] = field(default_factory=dict)
     timeouts: int = 0
     ranks: bool = False  # tests run ranks, which are forked from a server
-    requests: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(
-        default_factory=list
-    )  # of a test; to be recounted
+    # of a test; to be recounted
+    requests: list[tuple[str, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     twice: bool = True  # what passed is counted twice
     apart: bool = False  # a copy of the child answers, which ends with its exercise
     _connection: socket.socket | None = None

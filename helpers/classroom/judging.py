@@ -34,9 +34,8 @@ def judge(source: str, label: str, transport: Transport) -> Verdict:
             exec(compile(source, filename, "exec"), {"__name__": "test"})  # noqa: S102 - the master's own test
     except check.CheckFailed as failure:
         return Verdict(False, str(failure))
-    except (
-        Exception
-    ) as odd:  # an answer may be of a form that its test did not foresee: it fails, the grading goes on
+    # an answer may be of a form that its test did not foresee: it fails, the grading goes on
+    except Exception as odd:
         return Verdict(
             False,
             machine_fault_of(odd)

@@ -132,7 +132,7 @@ def match(written: Sequence[Written], reference: NotebookNode, name: str) -> Mat
     kept: dict[int, _Cell] = {}
     for own in owns:
         if own.role == "exercise":
-            kept[own.place], cells = _answer(own, owns, cells, result)
+            kept[own.place], cells = _answer(own, cells, result)
             result.answered += _normal(kept[own.place].source) != _normal(own.stub)
     for own in owns:
         if own.role != "exercise":
@@ -309,7 +309,7 @@ def _problems(texts: Sequence[str], known: set[str]) -> tuple[int, int]:
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
-def _answer(own: Own, owns: Sequence[Own], cells: list[_Cell], result: Matched) -> tuple[_Cell, list[_Cell]]:
+def _answer(own: Own, cells: list[_Cell], result: Matched) -> tuple[_Cell, list[_Cell]]:
     """An exercise's cell as it counts, and the cells that are left."""
     told = f"exercise {own.grade_id}: "
     mine = [cell for cell in cells if cell.own is own]

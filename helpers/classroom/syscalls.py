@@ -62,9 +62,8 @@ def rules(machine: str = platform.machine()) -> bytes:
     column, name = _MACHINES[machine]
     numbers = [(_EQUAL, each[column]) for each in REFUSED.values()]
     tests = [(_AT_LEAST, _X32), *numbers]
-    end = len(
-        tests
-    )  # instructions from the first test to the one that allows; the one that refuses is behind it
+    # instructions from the first test to the one that allows; the one that refuses is behind it
+    end = len(tests)
     program = [
         (_LOAD, 0, 0, _MACHINE),
         (

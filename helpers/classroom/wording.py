@@ -77,9 +77,8 @@ def _head(text: str, lesson: str) -> str:
     while len(parts) > 1 and _is_about_inputs(parts[0]) and len(_words(": ".join(parts[1:]))) > 2:
         parts = parts[1:]
     masked = ": ".join(parts).replace("….", "…")
-    if (
-        masked.count("…") > 1 and len(_words(masked)) < 7
-    ):  # "the result for … is …, wanted …" says no more than
+    # "the result for … is …, wanted …" says no more than
+    if masked.count("…") > 1 and len(_words(masked)) < 7:
         return _GENERAL
     return masked if len(_words(masked)) > 2 and _words(masked) <= _vocabulary(lesson) else _GENERAL
 

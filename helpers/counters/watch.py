@@ -161,9 +161,8 @@ running = _Threads()
 
 
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    if type(tensor) not in _PLAIN and hasattr(
-        type(tensor), "__tensor_flatten__"
-    ):  # a DTensor or the like: its bytes are in what it wraps
+    # a DTensor or the like: its bytes are in what it wraps
+    if type(tensor) not in _PLAIN and hasattr(type(tensor), "__tensor_flatten__"):
         return None
     try:
         return torch.Tensor.untyped_storage(tensor)  # not one of the tensor's own

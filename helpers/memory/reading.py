@@ -155,9 +155,8 @@ def _plain(data: bytes) -> Any:
         return _PlainData(io.BytesIO(data)).load()
     except SnapshotError:
         raise
-    except (
-        Exception
-    ) as error:  # damage can look like anything: a wrong key, a text that is no text, no memory
+    # damage can look like anything: a wrong key, a text that is no text, no memory
+    except Exception as error:
         what = f"cut off or damaged ({type(error).__name__} {error})"
         raise SnapshotError(f"the pickle is {what}: copy the file again, or take the snapshot anew") from None
 
@@ -270,9 +269,8 @@ class _Reader:
         if not isinstance(entry, dict):
             raise SnapshotError("a frame is no dict")
         line = entry.get("line", 0)
-        if (
-            type(line) is int and 1 << 63 <= line < 1 << 64
-        ):  # a line of -1, in C++'s unsigned numbers: not known
+        # a line of -1, in C++'s unsigned numbers: not known
+        if type(line) is int and 1 << 63 <= line < 1 << 64:
             line = 0
         key = (
             printable(entry.get("filename", ""))[:500],

@@ -96,9 +96,8 @@ def score(script: Script, ranks: int = 1) -> Score:
     if ranks > 1:
         gpu = gpu.world(ranks)
     with gpu:
-        run = script.train(
-            LARGE, gpu, WARM_UP + STEPS + 1
-        )  # the last one is never taken, but may be loaded ahead
+        # the last one is never taken, but may be loaded ahead
+        run = script.train(LARGE, gpu, WARM_UP + STEPS + 1)
         _go(run, WARM_UP)
         gpu.synchronize()
         gpu.reset_peak_memory_stats()
@@ -136,9 +135,8 @@ def losses(script: Script, ranks: int = 1, steps: int = TRIED) -> tuple[float, .
         return values
     try:
         return _losses(script, steps)
-    except (
-        NeedsGPU
-    ):  # with values, host tensors count as the GPU's: what orders them is looked at in `score` alone
+    # with values, host tensors count as the GPU's: what orders them is looked at in `score` alone
+    except NeedsGPU:
         with simulate(CARD, values=True, strict=False) as gpu:
             return _losses(script, steps, gpu)
 

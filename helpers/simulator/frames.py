@@ -9,9 +9,8 @@ from types import FrameType
 from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_OWN_SCRIPT = (
-    os.path.join(os.path.dirname(os.path.dirname(_HERE)), "own_script") + os.sep
-)  # its modes stand between too
+# its modes stand between too
+_OWN_SCRIPT = os.path.join(os.path.dirname(os.path.dirname(_HERE)), "own_script") + os.sep
 _LIBRARIES = ("site-packages", "dist-packages")
 _NOT_THE_PROGRAM = (
     "torch",

@@ -68,9 +68,8 @@ class Machine:
         self.backward: Any = None  # operators.backward.Backward: which stream a backward pass works in
         self.seen: Callable[[Any], Any] = lambda tensor: tensor  # a tensor as the device has it
         self.on_host: Callable[[torch.Tensor], bool] = lambda tensor: not tensor.is_meta
-        self.recorder: Callable[[], Any] = lambda: (
-            None
-        )  # the true values of a graph, for a capture that begins
+        # the true values of a graph, for a capture that begins
+        self.recorder: Callable[[], Any] = lambda: None
         # What a collective takes from kernels beside it, in a world that counts it.
         self.sm_share: float | None = None
         self.works: list[Any] | None = None  # roofline.Work of every kernel, where somebody collects them

@@ -98,9 +98,8 @@ class _Replay:
         self.holds = (pageable & (back >= work.end_ns[order])).tolist()
         self.lane, self.demand = _demand(t, order)
         self.need: list[int] = [1] * len(order)  # how many things it still waits for; one is its launch
-        self.after_end: dict[int, list[tuple[int, int]]] = defaultdict(
-            list
-        )  # work → (work, ns behind its end)
+        # work → (work, ns behind its end)
+        self.after_end: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.after_start: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.latency = [min(a - at, _READY_NS) for at, a in zip(self.launch, self.start, strict=True)]
         self._follow(work.stream[order].tolist())

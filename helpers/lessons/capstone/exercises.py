@@ -109,9 +109,8 @@ def _did_it_while_counted(report: check.Report) -> str | None:
     _, was, loaded = scores.counted(before)
     was_tied = scores.trained(before, TIED)["work"]
     problem = "a step does something else where it is counted than where its losses are compared"
-    if any(
-        _far(a, b) for a, b in zip(loaded, report.value["loaded"], strict=False)
-    ):  # one may be a batch ahead
+    # one may be a batch ahead
+    if any(_far(a, b) for a, b in zip(loaded, report.value["loaded"], strict=False)):
         return f"{problem}: it loads other pictures"
     for name, (times, _, _) in tied.items():
         missing = times - _of(work, name)[0]

@@ -331,9 +331,8 @@ def _compiled(script: Script, look: str) -> Table:
     places = {c.where: c.function.partition(",")[0] for c in report.compilations}
     for where, function in places.items():
         file = script.file if where.startswith(script.file) else known.others.get(function, script.file)
-        place = _at(
-            file, int(re.findall(r"\d+", where)[-1]), function
-        )  # "train_….py:110", or "cell, line 15"
+        # "train_….py:110", or "cell, line 15"
+        place = _at(file, int(re.findall(r"\d+", where)[-1]), function)
         made = sum(c.where == where and bool(c.operators) for c in report.compilations)
         why = [
             f"the graph breaks: {b.reason}" for b in report.breaks if f"{b.where} ".startswith(f"{where} ")

@@ -156,8 +156,7 @@ def sent_bytes() -> float:
     return sent
 
 
-if (
-    __name__ == "__main__"
-):  # python -m helpers.lessons.capstone.given: the usual script's, after a change of SOURCES
+# python -m helpers.lessons.capstone.given: the usual script's, after a change of SOURCES
+if __name__ == "__main__":
     write(GIVEN, text_of(made("")))
     sys.stdout.write(f"{GIVEN.name} is written\n")

@@ -119,9 +119,8 @@ class _Dispatch(Dispatch):
             return out, seen
         with private_torch.disable_current_modes(), torch.no_grad():
             real = self.guard(self._for_real, func, args, kwargs)
-            if not isinstance(
-                real, torch.Tensor | list | tuple | None
-            ):  # a number, which the program asked for
+            # a number, which the program asked for
+            if not isinstance(real, torch.Tensor | list | tuple | None):
                 return real, seen
             self.guard(lambda _: self.twins.made(out, real), func)
         return out, seen

@@ -455,9 +455,8 @@ def _steps_wrong(
                 f"{where}: the sum of the means so far is off by {off:.2f} steps of the largest grid: what is "
                 "rounded off must be added, to the same parameter, in the next step"
             )
-        if text := _too_much_sent(
-            calls, numbers if factor or fed else 0, most
-        ):  # zeros, which need not be sent
+        # zeros, which need not be sent
+        if text := _too_much_sent(calls, numbers if factor or fed else 0, most):
             return f"{where}: {text}"
     return None
 

@@ -259,9 +259,8 @@ def simulated_step(n: int, wrap: Wrap, tokens: int = 8192, slow: float = 1.0) ->
         nodes["slow"] = {3: slow}
     with _quiet(), simulate("H100").world(n, **nodes) as gpu:
         model = wrap(layers(4096, device=gpu.device, dtype=torch.bfloat16), gpu)
-        rounds = (
-            3 if isinstance(model, nn.parallel.DistributedDataParallel) else 2
-        )  # DDP arranges buckets anew
+        # DDP arranges buckets anew
+        rounds = 3 if isinstance(model, nn.parallel.DistributedDataParallel) else 2
         for _ in range(rounds):
             gpu.synchronize()
             model.zero_grad()

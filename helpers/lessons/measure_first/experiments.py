@@ -134,9 +134,8 @@ def places(seed: int, in_turns: bool, n: int = 30) -> tuple[np.ndarray, np.ndarr
     """At which places of a session the n runs of before stand, and those of after."""
     if not in_turns:
         return np.arange(n), np.arange(n, 2 * n)
-    swap = np.random.default_rng([seed, 1]).permutation(
-        np.arange(n) % 2
-    )  # half of the pairs begin with after
+    # half of the pairs begin with after
+    swap = np.random.default_rng([seed, 1]).permutation(np.arange(n) % 2)
     return 2 * np.arange(n) + swap, 2 * np.arange(n) + 1 - swap
 
 

@@ -271,11 +271,6 @@ def outcomes() -> Outcomes:
     }
 
 
-def tally(endings: Outcomes, changes: Sequence[str], kind: str) -> int:
-    """How many end in `kind` when one of these changes is made."""
-    return sum(ending == kind for (name, _, _), ending in endings.items() if name in changes)
-
-
 def by_change(endings: Outcomes) -> Table:
     """What became of the gradients, change by change."""
 
@@ -326,9 +321,8 @@ def compare_modes(counted: Mapping[str, Counts]) -> Table:
             for _ in range(50):
                 h = h + step
 
-    turns = [
-        {name: fastest(tiny, mode) for name, mode in MODES.items()} for _ in range(3)
-    ]  # in turns: lesson 00
+    # in turns: lesson 00
+    turns = [{name: fastest(tiny, mode) for name, mode in MODES.items()} for _ in range(3)]
     rows = []
     for name, c in counted.items():
         with MODES[name]():

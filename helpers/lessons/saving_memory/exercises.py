@@ -215,9 +215,8 @@ def _as_torchs(**fields: Any) -> dict[str, Any]:
 def _torchs_cost(**fields: Any) -> dict[str, int]:
     torch.manual_seed(0)
     theirs, of = count(_chain, _by_torch, **fields).peak_live_bytes, Chain(**fields)
-    product = (
-        3 * 2 if of.product else 0
-    )  # in forward, again, and for the matrix's own gradient; its input wants none
+    # in forward, again, and for the matrix's own gradient; its input wants none
+    product = 3 * 2 if of.product else 0
     flops = of.steps * of.depth * (4 * 16 + product) * of.rows * of.width**2
     return {"peak_live_bytes": int(1.1 * theirs) + 8192 * of.depth, "flops": flops}
 

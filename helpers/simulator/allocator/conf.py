@@ -7,7 +7,7 @@ the options' meaning: docs.pytorch.org, "CUDA semantics", "Optimizing memory usa
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 MIB = 1 << 20
@@ -30,13 +30,12 @@ WITHOUT_EFFECT = """
     pinned_max_round_threshold_mb pinned_num_register_threads pinned_reserve_segment_size_mb
     pinned_use_background_threads pinned_use_cuda_host_register release_lock_on_cudamalloc throw_on_cudamalloc_oom
 """.split()
-KNOWN = "expandable_segments garbage_collection_threshold max_split_size_mb roundup_power2_divisions".split()
-_INTERVALS = 16  # kRoundUpPowerOfTwoIntervals: 1 MiB, 2 MiB, … 64 GiB
+KNOWN = "expandable_segments garbage_collection_threshold max_split_size_mb".split()
 
 
 @dataclass(frozen=True)
 class Conf:
-    """The options, in bytes. roundup: divisions for requests of 1 MiB, 2 MiB, 4 MiB, …; 0 switches it off.
+    """The options, in bytes.
 
     garbage_collection_threshold is read and told again, and not simulated: PyTorch itself frees nothing by it without a
     memory fraction.
@@ -46,16 +45,10 @@ class Conf:
     max_split_size: int = UNLIMITED
     garbage_collection_threshold: float = 0.0
     expandable_segments: bool = False
-    roundup: tuple[int, ...] = field(default=(0,) * _INTERVALS)
 
     def round_size(self, nbytes: int) -> int:
         """How large a block a request of that many bytes needs (DeviceCachingAllocator::round_size)."""
-        if nbytes < MIN_BLOCK:
-            return MIN_BLOCK
-        divisions = self.roundup[min(max(nbytes.bit_length() - 21, 0), _INTERVALS - 1)]
-        if divisions > 1 and nbytes > MIN_BLOCK * divisions:
-            return _next_division(nbytes, divisions)
-        return -(-nbytes // MIN_BLOCK) * MIN_BLOCK
+        return max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK)
 
     def segment_size(self, size: int) -> int:
         """What cudaMalloc is asked for when no cached block fits (get_allocation_size). size: rounded."""
@@ -96,45 +89,9 @@ def _read(key: str, value: str) -> dict[str, Any]:
             if not 0 < (threshold := float(value)) < 1:
                 raise ValueError("set it between 0 and 1")
             return {key: threshold}
-        if key == "roundup_power2_divisions":
-            return {"roundup": _divisions(value)}
         megabytes = int(value)
         if megabytes < 20:
             raise ValueError("too small, must be >= 20")
         return {"max_split_size": megabytes * MIB}
     except ValueError as error:
         raise ValueError(f"alloc_conf: {key}:{value}: {error}") from None
-
-
-def _divisions(value: str) -> tuple[int, ...]:
-    """One number for all sizes, or [256:1,512:2,1024:4,>:8] by interval in MiB (parseRoundUpPower2Divisions)."""
-    if not value.startswith("["):
-        return (_power_of_two(int(value)),) * _INTERVALS
-    table, last, first = [0] * _INTERVALS, 0, True
-    for entry in value[1:-1].split(","):
-        interval, _, number = entry.partition(":")
-        divisions = int(number) and _power_of_two(int(number))
-        if interval == ">":
-            table[last:] = [divisions] * (_INTERVALS - last)
-            continue
-        index = min(_power_of_two(int(interval)).bit_length() - 1, _INTERVALS - 1)
-        if first:
-            table[:index], first = [divisions] * index, False
-        table[index] = divisions
-        last = index
-    return tuple(table)
-
-
-def _power_of_two(number: int) -> int:
-    if number < 1 or number & (number - 1):
-        raise ValueError("intervals and divisions must be powers of 2")
-    return number
-
-
-def _next_division(nbytes: int, divisions: int) -> int:
-    """Round up to the next of `divisions` equal steps between two powers of 2."""
-    if nbytes & (nbytes - 1) == 0:
-        return nbytes
-    floor = 1 << (nbytes.bit_length() - 1)
-    step = floor >> (divisions.bit_length() - 1)
-    return -(-nbytes // step) * step if step else floor << 1

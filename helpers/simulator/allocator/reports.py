@@ -181,7 +181,7 @@ def settings(conf: Conf) -> dict[str, Any]:
         "release_lock_on_cudamalloc": False,
         "pinned_use_cuda_host_register": False,
         "graph_capture_record_stream_reuse": False,
-        "roundup_power2_divisions": {str(1 << i): n for i, n in enumerate(conf.roundup)},
+        "roundup_power2_divisions": {str(1 << i): 0 for i in range(16)},
     }
 
 

@@ -135,9 +135,8 @@ def kernels(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) 
     name = op.name
     if name in _CONVOLUTION:
         return _convolution(work(func, args, kwargs, out), func, args, out)
-    if (
-        name == "masked_fill"
-    ):  # a copy, and masked_fill_ on it (aten/src/ATen/native/TensorAdvancedIndexing.cpp)
+    # a copy, and masked_fill_ on it (aten/src/ATen/native/TensorAdvancedIndexing.cpp)
+    if name == "masked_fill":
         todo, result = work(func, args, kwargs, out), _bytes(out)
         copy = Work(out.numel(), _bytes(args[0]) + result, "fp32", "copy", name="aten.clone")
         return [copy, todo._replace(bytes=todo.bytes - _bytes(args[0]) + result)]
