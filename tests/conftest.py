@@ -1,5 +1,6 @@
 """How the tests share a few worker processes (`make test` starts them), and what they share in one."""
 
+import gc
 import re
 import time
 from collections import Counter
@@ -104,6 +105,18 @@ class _Minutes:
 def pytest_configure(config: pytest.Config) -> None:
     if terminal := config.pluginmanager.get_plugin("terminalreporter"):
         config.pluginmanager.register(_Minutes(terminal))
+
+
+_module = ""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What earlier files have imported and made is no garbage: a collection that passes over it takes a tenth of the time."""
+    global _module
+    if (now := _file(item.nodeid)) != _module:
+        _module = now
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(scope="session")

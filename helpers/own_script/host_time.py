@@ -10,6 +10,8 @@ of it meanwhile is left out. One in which it waited, for a disk say, counts by t
 
 from __future__ import annotations
 
+import dis
+import os
 import signal
 import sys
 import threading
@@ -17,7 +19,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType
+from functools import lru_cache
+from types import CodeType, FrameType
 from typing import Any
 from unittest import mock
 
@@ -37,6 +40,8 @@ PYTHON, TORCH, LOADER, WAITING = "Python", "PyTorch's Python", "DataLoader", "wa
 #: what of the host's time is measured, by the names of its records; all else is simulated
 MEASURED = (PYTHON, TORCH, LOADER, WAITING)
 _EVERY_S = 1e-3
+#: the file in which a loader gets its samples
+_FETCHING = os.path.join("torch", "utils", "data", "_utils", "fetch.py")
 now, _processor = time.perf_counter, time.thread_time  # the true ones: the script's are others while it runs
 
 
@@ -63,6 +68,7 @@ class HostTime:
         self._pending = 0.0
         self._samples: list[tuple[Place, bool]] = []  # a line, and whether it was in PyTorch's code
         self.what = PYTHON
+        self.asker: Place | None = None  # the line that asked the loader for a batch, while it is made
         self.leak_s = 0.0  # what the way to our modes and back has cost the script's side of the watch since the last settling
 
     @property
@@ -110,6 +116,15 @@ class HostTime:
             self._between()
             self.what = before
 
+    @contextmanager
+    def asked(self, where: Place | None) -> Iterator[None]:
+        """Within this block, that line waits for a batch."""
+        before, self.asker = self.asker, where
+        try:
+            yield
+        finally:
+            self.asker = before
+
     def _between(self) -> None:
         ran = self._since is not None
         self.stop()
@@ -143,10 +158,44 @@ class HostTime:
 
         def look(frame: FrameType | None) -> None:
             if self._since is not None and (where := place(frame)) is not None and where.file:
+                if where == self.asker and frame is not None:
+                    where = _sample_ended(frame) or where
                 self._samples.append((where, places.in_torch(frame)))
 
         with ticking(look):
             yield
+
+
+def _sample_ended(frame: FrameType) -> Place | None:
+    """Whose time a timer's signal is of that is seen where a loader's own code has just got a sample.
+
+    Python looks for signals after calls and at a loop's end only. One that came in an operator of NumPy's, in the last lines
+    of a data set's `__getitem__`, is seen when that has returned.
+    """
+    at: FrameType | None = frame
+    while at is not None and at.f_code.co_filename.endswith(_FETCHING):
+        data = getattr(at.f_locals.get("self"), "dataset", None)
+        while data is not None:
+            code = getattr(type(data).__getitem__, "__code__", None) if hasattr(data, "__getitem__") else None
+            if code is not None and places.own(code.co_filename):
+                return places.Place(code.co_filename, _last_unseen(code), places.function_of(code))
+            data = getattr(data, "dataset", None)
+        at = at.f_back
+    return None
+
+
+@lru_cache(maxsize=256)
+def _last_unseen(code: CodeType) -> int:
+    """The line of a function that computes something after its last call: Python looks for no signal from there on."""
+    line, found = code.co_firstlineno, None
+    for instruction in dis.get_instructions(code):
+        if instruction.starts_line is not None:
+            line = instruction.starts_line
+        if "CALL" in instruction.opname or instruction.opname == "JUMP_BACKWARD":
+            found = None
+        elif found is None and instruction.opname.startswith(("BINARY", "UNARY", "COMPARE", "RETURN")):
+            found = line
+    return found or line
 
 
 @contextmanager
@@ -206,13 +255,14 @@ def loaders(watch: HostTime) -> Iterator[None]:
 
     def following(self: Any) -> Any:
         workers: _Workers | None = getattr(self, "_simulated_workers", None)
-        if workers is None:
-            with watch.doing(LOADER):
-                return proceed(self)
-        with watch.aside(lambda cost_s: workers.ready_s(cost_s) - line.host_ns / 1e9):
-            data = proceed(self)
-        workers.take(line.host_ns / 1e9)
-        return data
+        with watch.asked(places.running()):
+            if workers is None:
+                with watch.doing(LOADER):
+                    return proceed(self)
+            with watch.aside(lambda cost_s: workers.ready_s(cost_s) - line.host_ns / 1e9):
+                data = proceed(self)
+            workers.take(line.host_ns / 1e9)
+            return data
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(DataLoader, "_get_iterator", one_process))

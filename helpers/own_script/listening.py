@@ -6,6 +6,7 @@ pass makes them. A leaf's accumulation, which no line made, stays with the line 
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -16,7 +17,8 @@ import torch
 
 from helpers.own_script.as_cuda import CudaNames, answered
 from helpers.own_script.host_time import HostTime
-from helpers.own_script.places import NOWHERE, Place, running
+from helpers.own_script.places import NOWHERE, Place, calling, running
+from helpers.own_script.ranking import BLOCKING
 from helpers.own_script.true_values import TrueValues
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Mode, Unseen
@@ -29,11 +31,13 @@ _SEEN = frozenset("pin_memory is_pinned to cuda record_stream copy_".split())
 
 
 class Mark(NamedTuple):
-    """From this record of the host's on, what happens belongs to `place`. backward: in its backward pass."""
+    """From this record of the host's on, what happens belongs to `place`. backward: in its backward pass. within: the line
+    that it was for, which called the model or asked the loader for a batch; None where no line did."""
 
     first: int
     place: Place
     backward: bool = False
+    within: Place | None = None
 
 
 class Marks:
@@ -44,6 +48,10 @@ class Marks:
         self._first: list[int] = []
         self._marks: list[Mark] = []
         self.wide: set[int] = set()  # records of the host's at which an operator on float64 began
+        self.nchw: list[
+            tuple[int, Place]
+        ] = []  # records at which a convolution of an NCHW tensor began, and its line
+        self.recorded: set[Place] = set()  # lines that called a model while autograd was on
 
     @property
     def now(self) -> int:
@@ -55,13 +63,17 @@ class Marks:
         """The paths of all files that a line was in."""
         return {mark.place.file for mark in self._marks if mark.place.file}
 
-    def put(self, place: Place, backward: bool = False) -> None:
+    def put(self, place: Place, backward: bool = False, within: Place | None = None) -> None:
         first = self.now
         if self._marks and self._marks[-1].first == first:
-            self._marks[-1] = Mark(first, place, backward)
-        elif not self._marks or self._marks[-1][1:] != (place, backward):
+            self._marks[-1] = Mark(first, place, backward, within)
+        elif not self._marks or self._marks[-1][1:] != (place, backward, within):
             self._first.append(first)
-            self._marks.append(Mark(first, place, backward))
+            self._marks.append(Mark(first, place, backward, within))
+
+    def wait(self, name: str) -> None:
+        """The host waits here for all that the device has to do."""
+        self._line.drain(name)
 
     def of(self, record: int) -> Mark:
         """The mark of one of the host's records."""
@@ -108,7 +120,10 @@ class Calls(CudaNames):
                 return _by_itself(watch, func, args, kwargs)
             place = running() or NOWHERE
             watch.settle(place)
-            self._marks.put(place)
+            within = calling()
+            self._marks.put(place, within=within)
+            if within is not None and torch.is_grad_enabled():
+                self._marks.recorded.add(within)
             result = self._called(func, args, kwargs)
             if func is torch.Tensor.backward or func is torch.autograd.backward:
                 self._backward_ended()
@@ -168,7 +183,7 @@ class Nodes(Mode):
 
     def __init__(self, watch: HostTime, marks: Marks) -> None:
         super().__init__()
-        self._watch, self._marks, self._made = watch, marks, dict[int, Place]()
+        self._watch, self._marks, self._made = watch, marks, dict[int, tuple[Place, Place | None]]()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self._watch.runs:
@@ -187,20 +202,31 @@ class Nodes(Mode):
     def _looked_at(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if any(isinstance(a, torch.Tensor) and a.dtype is torch.float64 and a.is_meta for a in args):
             self._marks.wide.add(self._marks.now)
+        if func is torch.ops.aten.convolution.default and _nchw(args[0]):
+            self._marks.nchw.append((self._marks.now, running() or NOWHERE))
         node = private_torch.current_autograd_node()
         if node is not None:
             number = node._sequence_nr()
             own = running(until=_ENGINE)  # a hook, or a segment that is computed again
-            made = own or (self._made.get(number) if number < _LEAF else None)
-            if made is not None:
-                self._marks.put(made, backward=True)
+            made, within = (self._made.get(number) if number < _LEAF else None) or (None, None)
+            if own or made:
+                self._marks.put(own or made or NOWHERE, backward=True, within=within)
             else:
                 self._marks.put(running() or NOWHERE)
         else:
             last = private_torch.sequence_number() - 1
             if last not in self._made:
-                self._made[last] = running() or NOWHERE
-        return func(*args, **kwargs)
+                self._made[last] = running() or NOWHERE, calling()
+        result = func(*args, **kwargs)
+        if os.environ.get(BLOCKING, "0") not in ("", "0"):
+            self._marks.wait(BLOCKING)
+        return result
+
+
+def _nchw(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is images in NCHW, and could be in another order: one channel or one pixel is both."""
+    both = tensor.is_contiguous(memory_format=torch.channels_last) if tensor.dim() == 4 else True
+    return tensor.is_meta and tensor.is_contiguous() and not both
 
 
 @contextmanager

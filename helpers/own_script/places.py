@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import NamedTuple
 
 from helpers.text.places import where
@@ -46,6 +46,11 @@ def own(file: str) -> bool:
     return not (file.startswith((_COURSE, *_PYTHON)) or any(part in file for part in _INSTALLED))
 
 
+def function_of(code: CodeType) -> str:
+    """A code's function as its author says it."""
+    return _function(code.co_qualname)
+
+
 @lru_cache(maxsize=4096)
 def _function(name: str) -> str:
     """A function's name as its author says it: a comprehension is part of the function that it stands in."""
@@ -70,6 +75,24 @@ def place(frame: FrameType | None, until: str = "") -> Place | None:
 def running(until: str = "") -> Place | None:
     """The line that runs now, in this thread."""
     return place(sys._getframe(1), until)
+
+
+def calling() -> Place | None:
+    """The outermost line of somebody's own code that called a module, in this thread: the one that called the model."""
+    frame: FrameType | None = sys._getframe(1)
+    found, inside = None, False
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "_call_impl":
+            inside = True
+        elif inside and own(code.co_filename):
+            found, inside = frame, False
+        frame = frame.f_back
+    return (
+        Place(found.f_code.co_filename, found.f_lineno or 0, _function(found.f_code.co_qualname))
+        if found
+        else None
+    )
 
 
 def in_torch(frame: FrameType | None) -> bool:

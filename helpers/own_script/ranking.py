@@ -7,7 +7,7 @@ time gone, twenty launches in place of one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -66,6 +66,12 @@ ADVICE = {
     "wide": Advice("64-bit numbers", "a Python number or a float64 tensor has crept in: keep tensors in float32 or less", "10"),
     "narrow": Advice("products in float32", "torch.autocast with bfloat16, or at least "
                      "torch.set_float32_matmul_precision('high')", "10"),
+    "unused": Advice("a forward pass without a backward pass", "take what the training's own forward pass has computed already, "
+                     "or run it every so many steps; under torch.no_grad(), or it keeps its graph", "02"),
+    "layout": Advice("convolutions in NCHW", "model and images .to(memory_format=torch.channels_last): Tensor Cores read NHWC, and "
+                     "otherwise cuDNN converts each tensor there and back", "12"),
+    "switch": Advice("a switch for finding mistakes is on", "take it out once the mistake is found", "00"),
+    "blocking": Advice("launches that block", "take CUDA_LAUNCH_BLOCKING out: the host waits for every kernel", "03"),
     "anomaly": Advice("anomaly detection", "take torch.autograd.set_detect_anomaly(True) out: it looks at every gradient, and "
                       "waits for each answer", "02"),
     "grows": Advice("memory that grows", "something keeps each step's tensors: add `.item()` or `.detach()` to what is summed up or "
@@ -85,6 +91,10 @@ _CHECKS = frozenset("aten.ne aten.any aten.isnan aten._local_scalar_dense".split
 _ROUNDS, _LEAST_S = 15, 1e-6
 #: kinds that no script needs, however little they take
 _NEVER_NEEDED = {"value", "synchronize", "cache", "back"}
+#: kinds whose cost the simulated clock does not have
+UNPRICED = {"grows": "memory", "layout": "not simulated", "switch": "not simulated"}
+#: the wait that CUDA_LAUNCH_BLOCKING makes of every launch
+BLOCKING = "CUDA_LAUNCH_BLOCKING"
 _MANY = 8  # operators of one line in a step, from which on a loop is worth a word
 _PRODUCTS = ("matmul", "convolution", "attention")
 
@@ -116,21 +126,29 @@ class _Line:
     numbers: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
 
-def rank(tape: Tape, card: Device, step_line: Place | None) -> list[Row]:
-    """Rows for each line and for the script as a whole, in the order in which repairs buy most: each next one is the best
-    after those before it, so that what another limit hides comes once that limit is gone.
+def rank(
+    tape: Tape, card: Device, step_line: Place | None, recorded: Container[Place] = frozenset()
+) -> list[Row]:
+    """Rows for each line, the one whose repair buys most first: alone, or where another limit hides it, once that limit is
+    gone. The limits are taken away one by one, at each turn the line that buys most then.
 
-    step_line: where the step ends; a loop around it is the training loop, and no loop to be taken out. Rows that take
+    recorded: lines that called a model with autograd on. step_line: where the step ends; a loop around it is the training loop, and no loop to be taken out. Rows that take
     under `_LEAST_S` of a step, or could buy less in any order, are left out.
     """
     lines: dict[Place, _Line] = defaultdict(_Line)
+    apart = _checks(tape) | _blocking(tape)  # these have a row of their own
     for number, event in enumerate(tape.events):
-        lines[event.cost.place].numbers[event.cost.kind].append(number)
+        if number not in apart:
+            lines[event.cost.place].numbers[event.cost.kind].append(number)
+        asker = event.cost.within
+        if asker is not None and asker != event.cost.place and event.cost.kind in (LOADER, WAITING):
+            lines[asker].numbers[event.cost.kind].append(number)  # workers would take all of it
     whole = before = tape.step_ns()
     by_place: dict[Place | None, list[Row]] = defaultdict(list)
     for row in [
         *(r for p, line in lines.items() for r in _rows(tape, card, p, line, step_line)),
         *_attention(tape, lines),
+        *_unused(tape, recorded),
     ]:
         if row.scale:
             by_place[row.place].append(replace(row, buys_s=(whole - tape.step_ns(row.scale)) / 1e9))
@@ -152,7 +170,18 @@ def rank(tape: Tape, card: Device, step_line: Place | None) -> list[Row]:
         for row in rest
         if {row.kind, *row.also} & _NEVER_NEEDED or max(row.buys_s, row.next_s) >= _LEAST_S
     ]
-    return [*ranked, *sorted(rest, key=lambda row: -max(row.next_s, row.buys_s))]
+    return _behind(tape, sorted([*ranked, *rest], key=lambda row: -max(row.next_s, row.buys_s)))
+
+
+def _behind(tape: Tape, rows: Iterable[Row]) -> list[Row]:
+    """The rows as they stand, each with what it buys once all above it are repaired."""
+    before, gone, told = tape.step_ns(), dict[int, float](), list[Row]()
+    for row in rows:
+        gone = _both(gone, row.scale)
+        after = tape.step_ns(gone)
+        told.append(replace(row, next_s=(before - after) / 1e9))
+        before = after
+    return told
 
 
 def _joined(tape: Tape, rows: list[Row], whole: float) -> Row:
@@ -258,6 +287,12 @@ def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place 
     if dense:
         evidence = f"gradients of whole tables: {_bytes(events, dense, tape.all_steps)} in a step"
         yield row("dense", dense, evidence)
+    products = [n for n in kernels if events[n].work.family in _PRODUCTS]  # type: ignore[union-attr]
+    if products and tape.mixed and (narrow := _narrow(tape, card, products)):
+        evidence = (
+            f"{_each(len(narrow) / tape.all_steps, 'product')} in a step outside autocast, or of float32"
+        )
+        yield _row(tape, place, "narrow", narrow, evidence)
     wide = [n for n in kernels if events[n].cost.wide]
     if wide:
         yield row("wide", wide, f"{_names(events, wide)} in float64", lambda e: 0.5)
@@ -330,12 +365,7 @@ def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
     def row(kind: str, scale: dict[int, float], evidence: str) -> Row:
         return _row(tape, None, kind, scale, evidence)
 
-    narrow = {}
-    for n, event in enumerate(events):
-        work = event.work
-        if work is not None and work.family in _PRODUCTS and work.kind in ("fp32", "tf32") and event.ns:
-            half = roofline.seconds(work._replace(kind="bf16", bytes=work.bytes // 2), card) * 1e9
-            narrow[n] = min(1.0, half / event.ns)
+    narrow = {} if tape.mixed else _narrow(tape, card, range(len(events)))
     if narrow:
         kinds = sorted({events[n].work.kind for n in narrow})  # type: ignore[union-attr]
         yield row(
@@ -343,13 +373,14 @@ def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
             narrow,
             f"{len(narrow) / tape.all_steps:.0f} products in a step in {' and '.join(kinds)}",
         )
-    if torch.is_anomaly_enabled():
-        checks = {n: 0.0 for n, e in enumerate(events) if e.cost.backward and e.name in _CHECKS}
+    if checks := _checks(tape):
         yield row(
             "anomaly",
             checks,
             f"{len(checks) / tape.all_steps:.0f} records in a step: {_names(events, checks)}",
         )
+    if waits := _blocking(tape):
+        yield row("blocking", waits, f"{_each(len(waits) / tape.all_steps)} in a step")
     operators = {n: 0.0 for n, e in enumerate(events) if e.cost.kind in ("operator", TORCH)}
     many = sum(events[n].cost.kind == "operator" for n in operators) / tape.all_steps
     yield row("launches", operators, f"{many:.0f} operators in a step, and PyTorch's own Python around them")
@@ -364,6 +395,48 @@ def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
             moving,
             f"{len(moving) / tape.all_steps:.0f} kernels in a step; half of their time, as a guess",
         )
+
+
+def _unused(tape: Tape, recorded: Container[Place]) -> Iterable[Row]:
+    """Lines that call a model whose outputs no backward pass comes back to."""
+    passes: dict[Place, list[int]] = defaultdict(list)
+    used = {event.cost.within for event in tape.events if event.cost.backward}
+    for number, event in enumerate(tape.events):
+        asker = event.cost.within
+        if asker is not None and asker not in used and event.cost.kind not in (LOADER, WAITING):
+            passes[asker].append(number)
+    for place, numbers in passes.items():
+        works = [work for n in numbers if (work := tape.events[n].work) is not None]
+        if any(work.family in _PRODUCTS for work in works):
+            evidence = f"{len(works) / tape.all_steps:.0f} kernels in a step" + (
+                ", with autograd on" if place in recorded else ""
+            )
+            yield _row(tape, place, "unused", dict.fromkeys(numbers, 0.0), evidence)
+
+
+def _narrow(tape: Tape, card: Device, numbers: Iterable[int]) -> dict[int, float]:
+    """What would be left of products in float32 with half the bits."""
+    narrow = {}
+    for n in numbers:
+        work, ns = tape.events[n].work, tape.events[n].ns
+        if work is not None and work.family in _PRODUCTS and work.kind in ("fp32", "tf32") and ns:
+            half = roofline.seconds(work._replace(kind="bf16", bytes=work.bytes // 2), card) * 1e9
+            narrow[n] = min(1.0, half / ns)
+    return narrow
+
+
+def _blocking(tape: Tape) -> dict[int, float]:
+    """The waits of launches that block."""
+    return {
+        n: 0.0 for n, event in enumerate(tape.events) if event.wait is not None and event.name == BLOCKING
+    }
+
+
+def _checks(tape: Tape) -> dict[int, float]:
+    """What anomaly detection does, where it is on."""
+    if not torch.is_anomaly_enabled():
+        return {}
+    return {n: 0.0 for n, event in enumerate(tape.events) if event.cost.backward and event.name in _CHECKS}
 
 
 def _each(many: float, one: str = "wait", more: str = "") -> str:

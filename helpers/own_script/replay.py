@@ -19,12 +19,13 @@ from helpers.simulator.cost.roofline import Work
 
 class Cost(NamedTuple):
     """What a record belongs to: a line, and what kind of thing it did there (see `ranking`). backward: in its backward pass.
-    wide: on float64."""
+    wide: on float64. within: the line that it was for, which called the model or asked the loader."""
 
     place: Place
     kind: str
     backward: bool = False
     wide: bool = False
+    within: Place | None = None
 
 
 class Event(NamedTuple):
@@ -87,6 +88,12 @@ class Tape:
     def all_steps(self) -> int:
         """How many steps the events are of."""
         return self.steps + 1
+
+    @cached_property
+    def mixed(self) -> bool:
+        """Whether some products are of half precision: that others are not is then a line's matter."""
+        kinds = (event.work.kind for event in self.events if event.work is not None)
+        return any(kind in ("bf16", "fp16") for kind in kinds)
 
     @cached_property
     def _watched(self) -> set[int]:

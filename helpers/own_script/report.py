@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections import defaultdict
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -81,7 +83,7 @@ class Report:
         """Each row of the table with its number, "" for what stands for no line."""
         shown, whole = list[tuple[str, Row]](), list(self.everywhere)
         for number, row in enumerate(self.rows[:_SHOWN], start=1):
-            while whole and whole[0].kind != "grows" and whole[0].buys_s > row.buys_s:
+            while whole and whole[0].kind not in ranking.UNPRICED and whole[0].buys_s > row.buys_s:
                 shown.append(("", whole.pop(0)))
             shown.append((str(number), row))
         return [*shown, *(("", row) for row in whole)]
@@ -104,8 +106,8 @@ class Report:
         return [f"{one.what}: {one.sentence} (lesson {one.lessons})" for one in advice]
 
     def _buys(self, row: Row) -> str:
-        if row.kind == "grows":
-            return "memory"
+        if row.kind in ranking.UNPRICED:
+            return ranking.UNPRICED[row.kind]
         left = max(self.step_s - row.buys_s, 1e-9)
         return f"{format_seconds(max(0.0, row.buys_s))} ({self.step_s / left:.2f}×)"
 
@@ -220,8 +222,10 @@ def findings(run: Run) -> Report:
     of_step = [works[k] for k in range(begin.kernels, end.kernels) if k in works]
     kind = _peak_kind(of_step, gpu.card.peak_flops)
     snapshot = memory.read(run.snapshot) if run.snapshot is not None else None
-    rows = ranking.rank(tape, gpu.card, step_line)
+    rows = ranking.rank(tape, gpu.card, step_line, run.marks.recorded)
+    rows += _now_and_then(run, begin, end, {row.place for row in rows if "unused" in (row.kind, *row.also)})
     whole = ranking.everywhere(tape, gpu.card)
+    whole += _unpriced(run, begin, end)
     if snapshot is not None and len(run.grown) > 2:
         whole += _growth(memory.leaks(snapshot, run.grown))
     return Report(
@@ -239,6 +243,52 @@ def _growth(leaks: Iterable[memory.Leak]) -> list[Row]:
     more = sum(sum(leak.per_step[1:]) / (len(leak.per_step) - 1) for leak in grows)
     sites = ", ".join(leak.site for leak in sorted(grows, key=lambda leak: -leak.bytes)[:3])
     return [Row(None, "grows", 0.0, f"{size_text(more)} more after each step, made at {sites}")]
+
+
+def _now_and_then(run: Run, begin: Bound, end: Bound, told: set[Place | None]) -> list[Row]:
+    """Forward passes that no backward pass follows and that not every step makes: an evaluation, samples."""
+    line, marks, steps = run.gpu._machine.line, run.marks, len(run.bounds) - 1 - run.warm
+    host, device, kernels = (
+        defaultdict[Place, int](int),
+        defaultdict[Place, int](int),
+        defaultdict[Place, int](int),
+    )
+    used = set[Place | None]()
+    for i in range(begin.host, end.host):
+        mark, record = marks.of(i), line.host[i]
+        if mark.backward:
+            used.add(mark.within)
+        elif mark.within is not None and record.kind == "operator":
+            host[mark.within] += record.end_ns - record.start_ns
+    for kernel in line.kernels[begin.kernels : end.kernels]:
+        mark = marks.of(kernel.call)
+        if mark.within is not None:
+            device[mark.within] += kernel.end_ns - kernel.start_ns
+            kernels[mark.within] += 1
+    rows = []
+    for place in device.keys() - used - told:
+        took = max(host[place], device[place]) / steps / 1e9
+        evidence = f"{kernels[place] / steps:.0f} kernels in a step on average, not in every step" + (
+            ", with autograd on" if place in marks.recorded else ""
+        )
+        rows.append(Row(place, "unused", took, evidence, {}, took, took))
+    return rows
+
+
+def _unpriced(run: Run, begin: Bound, end: Bound) -> list[Row]:
+    """What slows a real card down, and costs nothing on the simulated one."""
+    rows = []
+    lines = Counter(place for record, place in run.marks.nchw if begin.host <= record < end.host)
+    if lines:
+        many, steps = sum(lines.values()), len(run.bounds) - 1 - run.warm
+        where = ", ".join(str(place) for place, _ in lines.most_common(3))
+        rows.append(Row(None, "layout", 0.0, f"{many / steps:.0f} in a step, at {where}"))
+    rows += [
+        Row(None, "switch", 0.0, switch)
+        for switch in run.switches
+        if "anomaly" not in switch and ranking.BLOCKING not in switch
+    ]
+    return rows
 
 
 def _side(name: str, kind: str) -> str:
@@ -283,11 +333,22 @@ def _ideal_s(work: Work, card: Any) -> float:
     return float(max(work.flops / peak, work.bytes / card.memory_bytes_per_s))
 
 
+def _typical(run: Run, steps: int) -> int:
+    """The bound that ends the most usual of all stretches of so many measured steps: an evaluation, a checkpoint or a
+    busy moment of this machine in one of them would be taken for what each step does."""
+    at = [bound.at_ns for bound in run.bounds]
+    lengths = [after - before for before, after in itertools.pairwise(at)]
+    usual = statistics.median(lengths[run.warm :])
+    ends = range(max(run.warm + steps, steps + 1), len(at))
+    return min(ends, key=lambda n: (max(abs(took - usual) for took in lengths[n - steps : n]), -n))
+
+
 def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
     """The last steps' records, and the line that ends a step."""
     line, marks = run.gpu._machine.line, run.marks
     steps = min(_REPLAYED, len(run.bounds) - 2)
-    begin, warm, end = run.bounds[-2 - steps], run.bounds[-1 - steps], run.bounds[-1]
+    last_bound = _typical(run, steps)
+    begin, warm, end = (run.bounds[last_bound - back] for back in (steps + 1, steps, 0))
     costs = []
     for i in range(begin.host, end.host):
         record, mark = line.host[i], marks.of(i)
@@ -298,13 +359,13 @@ def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
             kind = record.name if record.name in MEASURED else "stage"
         elif kind == "launch":
             kind = "operator"
-        costs.append(replay.Cost(mark.place, kind, mark.backward))
+        costs.append(replay.Cost(mark.place, kind, mark.backward, False, mark.within))
     kernel_costs = []
     for kernel in line.kernels[begin.kernels : end.kernels]:
         mark = marks.of(kernel.call)
         kinds = {"copy h2d": "h2d", "copy d2h": "d2h", "collective": "collective"}
         kind, wide = kinds.get(kernel.kind, "kernel"), kernel.call in marks.wide
-        kernel_costs.append(replay.Cost(mark.place, kind, mark.backward, wide))
+        kernel_costs.append(replay.Cost(mark.place, kind, mark.backward, wide, mark.within))
     span = begin.host, end.host, begin.kernels, end.kernels
     last = [c.place for c in costs if ".step(" in c.place.text]
     tape = replay.tape(run.gpu, costs, kernel_costs, works, span, warm.host, steps)

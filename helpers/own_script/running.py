@@ -76,7 +76,7 @@ def on(
 
     def charge(where: Place, what: str, took_s: float) -> None:
         if took_s > 0:
-            marks.put(where)
+            marks.put(where, within=watch.asker)
             machine.line.spend(what, "work", took_s)
 
     watch = host_time.HostTime(machine, factor, charge)

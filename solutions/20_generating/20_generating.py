@@ -365,17 +365,24 @@ lesson.keep(batching_gain=gain)
 you.against(
     {name: f"about {20 * round(5 * run.used)} %" for name, run in runs.items()},
     experiments.batches(runs, dict.fromkeys(runs, step_s)),
-    batching.batching_explorer("static", slots=4, requests=16),
-    batching.batching_explorer("continuous", slots=4, requests=16),
+    *(batching.batching_explorer(policy, slots=4, requests=16).static() for policy in batching.POLICIES),
     evidence="arithmetic",
 )
 
 # %% [markdown]
 # Grey is a slot that is paid for and empty. A static batch lasts as long as its longest request. The same requests take
-# {{batching_gain:.1f}} times as
-# many steps, and a step costs the same, whether its slots are full or not: it reads the same weights. Move the sliders:
-# with equal lengths both would be the same; the more lengths differ, the more continuous batching gains.
+# {{batching_gain:.1f}} times as many steps, and a step costs the same, whether its slots are full or not: it reads the same weights.
 #
+# **Move it.** (1) Try other lengths, with both policies. Is static batching ever faster? (2) With how many slots are the two alike?
+#
+# <details><summary>Answers</summary>(1) Never: continuous batching lets no request wait longer than static batching does. It gains most
+# where a long request stands among short ones. (2) With one slot, where each batch is one request; and with as many slots as requests,
+# where nobody waits.</details>
+
+# %% experiment
+batching.batching_explorer("static", slots=6, requests=12)
+
+# %% [markdown]
 # A published figure is larger: [23 times the throughput](https://www.anyscale.com/blog/continuous-batching-llm-inference)
 # (Cade Daniel and others, Anyscale, 2023). That compares whole systems: continuous batching, and memory that
 # is handed out in blocks, so that more sequences fit.

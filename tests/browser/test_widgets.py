@@ -81,6 +81,9 @@ SHOWN = (
     ("08_memory_pools", "widgets.allocator_stepper"),
     ("14_data_parallel", "explorer"),
     ("16_model_parallel", "pipeline_explorer"),
+    ("19_attention", "mask_explorer"),
+    ("20_generating", "batching.batching_explorer"),
+    ("21_a_kernel_of_your_own", "traffic_explorer"),
 )
 
 
@@ -170,3 +173,39 @@ def test_the_pipeline_explorer_of_lesson_16_moves(shown: Shown) -> None:
         assert slide(widget, label, "ArrowRight") != before
     lab.shot("42-pipeline-does-not-go", widget.box)  # 5 ranks, 9 micro-batches: says so
     assert "micro-batches" in widget.text.inner_text()
+
+
+def test_the_mask_explorer_of_lesson_19_moves(shown: Shown) -> None:
+    lab, places = shown
+    widget = Widget(lab, places["mask_explorer"])
+    lab.shot("50-masks-first", widget.box)
+    first = widget.text.inner_text()
+    assert slide(widget, "documents", "ArrowRight") != first
+    assert slide(widget, "documents", "ArrowLeft") == first
+    assert choose(widget, "rule", "causal") != first
+    assert choose(widget, "block", "4") != first
+    lab.shot("51-masks-causal", widget.box)
+
+
+def test_the_batching_explorer_of_lesson_20_moves(shown: Shown) -> None:
+    lab, places = shown
+    widget = Widget(lab, places["batching.batching_explorer"])
+    lab.shot("60-batching-first", widget.box)
+    first = widget.text.inner_text()
+    assert first.startswith("static: 12 requests, 6 slots")
+    assert choose(widget, "batching", "continuous").startswith("continuous: 12 requests, 6 slots")
+    for label in ("slots", "requests", "other lengths"):
+        before = widget.text.inner_text()
+        assert slide(widget, label, "ArrowRight") != before
+    lab.shot("61-batching-continuous", widget.box)
+
+
+def test_the_traffic_explorer_of_lesson_21_moves(shown: Shown) -> None:
+    lab, places = shown
+    widget = Widget(lab, places["traffic_explorer"])
+    lab.shot("70-traffic-first", widget.box)
+    first = widget.text.inner_text()
+    for label in ("k (inner)", "rows of a tile", "columns of a tile"):
+        assert slide(widget, label, "ArrowRight") != first
+        assert slide(widget, label, "ArrowLeft") == first
+    lab.shot("71-traffic-again", widget.box)

@@ -1,4 +1,4 @@
-# the running sum is rounded to float16 at each step: earns 1
+# the running sum is rounded to float16 at each step: earns 0
 @triton.jit
 def kernel(a, b, c, m, k, n, a0, a1, b0, b1, R: tl.constexpr, C: tl.constexpr, I: tl.constexpr):
     i = tl.program_id(0) * R + tl.arange(0, R)[:, None]
