@@ -21,6 +21,9 @@ from helpers.own_script.places import Place
 from helpers.own_script.true_values import TrueValues
 from helpers.simulator import SimGPU, simulate
 
+#: what may help a script that an exception of its own has ended
+_VALUES = "; tensors have no values here (each reads as 0): if the script raised it because of one, run it with --values"
+
 
 class Refused(Exception):
     """Why a script could not be run, with its line."""
@@ -141,7 +144,7 @@ def run(
         except SystemExit as end:
             done = f"the script ended itself, with {end.code!r}"
         except Exception as error:
-            done = _told(error)
+            done = _told(error) + ("" if values else _VALUES)
     made.ended = "" if len(made.bounds) > warm + steps else done
     if made.measured < 2:
         raise Refused(
