@@ -275,7 +275,7 @@ def test_what_cannot_be_run_says_why_and_where(tmp_path: Path) -> None:
 
 def test_branches_that_values_would_decide_are_named(tmp_path: Path) -> None:
     """… but what asks whether a tensor is finite is told that it is, and an assertion that it holds."""
-    sound = "assert (loss > 3) and (x.abs() < 9).all()\n        if not torch.isfinite(loss).all(): raise ValueError"
+    sound = "assert not torch.isnan(loss)\n        assert (loss > 3) and (x.abs() < 9).all()\n        if not torch.isfinite(loss).all(): raise ValueError"
     text = SCRIPT.format(**PLAIN | {"step": sound, "end": "if loss > 3: print('large')  # here"})
     said = " ".join(ran(tmp_path, text).warnings)
     assert f"train.py:{line_of(text)} `if loss > 3" in said

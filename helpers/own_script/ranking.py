@@ -136,7 +136,8 @@ def rank(
     """Rows for each line, the one whose repair buys most first: alone, or where another limit hides it, once that limit is
     gone. The limits are taken away one by one, at each turn the line that buys most then.
 
-    recorded: lines that called a model with autograd on. step_line: where the step ends; a loop around it is the training loop, and no loop to be taken out. Rows that take
+    recorded: lines that called a model with autograd on. step_line: where the step ends; a loop around it is the training
+    loop, and no loop to be taken out. Rows that take
     under `_LEAST_S` of a step, or could buy less in any order, are left out.
     """
     lines: dict[Place, _Line] = defaultdict(_Line)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 class Stands(NamedTuple):
     """loops: first lines of the loops around it in its function, the outermost first; asks: it is a branch's condition;
-    asserts: it is an assertion's."""
+    asserts: it is an assertion's that denies nothing."""
 
     loops: tuple[int, ...] = ()
     asks: bool = False
@@ -34,6 +34,11 @@ def lines(file: str) -> dict[int, Stands]:
     return found
 
 
+def _affirms(node: ast.AST) -> bool:
+    """Whether a statement asserts something without a "not" in it."""
+    return isinstance(node, ast.Assert) and not any(isinstance(part, ast.Not) for part in ast.walk(node.test))
+
+
 def _walk(node: ast.AST, loops: tuple[int, ...]) -> Iterator[tuple[int, Stands]]:
     for child in ast.iter_child_nodes(node):
         inside = loops
@@ -52,5 +57,5 @@ def _walk(node: ast.AST, loops: tuple[int, ...]) -> Iterator[tuple[int, Stands]]
         if isinstance(child, (ast.If, ast.While, ast.Assert, ast.IfExp)):
             test = child.test
             for line in range(test.lineno, (test.end_lineno or test.lineno) + 1):
-                yield line, Stands(inside, asks=True, asserts=isinstance(child, ast.Assert))
+                yield line, Stands(inside, asks=True, asserts=_affirms(child))
         yield from _walk(child, inside)
