@@ -15,8 +15,9 @@ import torch
 from helpers import __main__ as command
 from helpers import trace
 from helpers.own_script import Refused, Report, findings, live, run, run_live, true_values, where
-from helpers.own_script.host_time import _Workers
+from helpers.own_script.host_time import _last_unseen, _Workers
 from helpers.own_script.places import Place
+from tests.long import own_scripts
 
 HEAD = """
 import math, sys, time
@@ -77,6 +78,10 @@ FAULTS = {
     "fused": {"forward": "x = x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))  # here"},
     "attention": {"forward": "s = torch.softmax(x @ x.t(), -1); x = (s[None] @ x[None])[0]  # here"},
     "dense": {"forward": "x = x + F.embedding(x[:, 0].long(), self.table)  # here"},
+    "narrow": {
+        "forward": "x = x + (x[:8].bfloat16() @ x.t().bfloat16()).sum() + (x[:8] @ x.t()).sum()  # here"
+    },
+    "unused": {"end": "kept = [model(x).detach()]  # here"},
     "wide": {"forward": "x = (x.double() * 2.5).float()  # here"},
 }
 
@@ -186,8 +191,20 @@ def test_a_loader_that_its_workers_cannot_keep_up_with(tmp_path: Path) -> None:
     slow = SCRIPT.replace("loader = Data", "def slowly(rows):\n    time.sleep(0.03)  # here\n    return torch.utils.data.default_collate(rows)\n\nloader = Data")  # fmt: skip
     text = slow.format(**PLAIN | {"loader": "num_workers=2, collate_fn=slowly"})
     found = ran(tmp_path, text, factor=1.0)
-    assert ("workers", line_of(text)) in {(row.kind, row.place.line) for row in found.rows[:2] if row.place}
     assert found.step_s >= 0.013
+    # more workers at the one, less work at the other
+    both = {("workers", line_of(text, mark)) for mark in ("for x, y in loader", "# here")}
+    assert {(row.kind, row.place.line) for row in found.rows[:2] if row.place} == both
+
+
+def test_the_line_of_an_operator_after_which_python_looks_for_no_signal() -> None:
+    def sample(bank: list[float], index: int) -> tuple[float, int]:
+        row = abs(bank[index])
+        row = row / 255.0
+        return row, index
+
+    first = sample.__code__.co_firstlineno
+    assert _last_unseen(sample.__code__) == first + 2
 
 
 def test_all_of_cuda_is_given_back(tmp_path: Path) -> None:
@@ -244,7 +261,9 @@ def test_what_cannot_be_run_says_why_and_where(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="check the path"):
         run(tmp_path / "none.py")
     text = SCRIPT.format(**PLAIN | {"step": "raise ValueError('odd')  # here"})
-    with pytest.raises(Refused, match=rf"train.py:{line_of(text)}: ValueError: odd, after 0 call"):
+    with pytest.raises(
+        Refused, match=rf"train.py:{line_of(text)}: ValueError: odd; .*--values, after 0 call"
+    ):
         ran(tmp_path, text)
     with pytest.raises(Refused, match="came to its end, after 0 call"):
         ran(tmp_path, "print(1)")
@@ -255,9 +274,21 @@ def test_what_cannot_be_run_says_why_and_where(tmp_path: Path) -> None:
 
 
 def test_branches_that_values_would_decide_are_named(tmp_path: Path) -> None:
-    text = SCRIPT.format(**PLAIN | {"end": "if loss > 3: print('large')  # here"})
+    """… but what asks whether a tensor is finite is told that it is, and an assertion that it holds."""
+    sound = "assert not torch.isnan(loss)\n        assert (loss > 3) and (x.abs() < 9).all()\n        if not torch.isfinite(loss).all(): raise ValueError"
+    text = SCRIPT.format(**PLAIN | {"step": sound, "end": "if loss > 3: print('large')  # here"})
     said = " ".join(ran(tmp_path, text).warnings)
     assert f"train.py:{line_of(text)} `if loss > 3" in said
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in own_scripts.HERE.glob("*.toml")))
+def test_the_lists_of_planted_faults_fit_their_scripts(name: str) -> None:
+    faults, text = own_scripts.listed(name)["fault"], own_scripts.text_of(name)
+    lines = set(text.splitlines())
+    assert len(faults) == 15 and all(set(fault["at"]) <= lines for fault in faults)
+    for fault in faults:
+        assert own_scripts.repaired(text, [fault]) != text
+    compile(own_scripts.repaired(text, faults), name, "exec")
 
 
 LEARNER = """
@@ -333,16 +364,19 @@ def test_values_that_are_lost_are_named(tmp_path: Path, monkeypatch: pytest.Monk
     assert any(f"train.py:{line} on (aten::relu: no kernel for it)" in said for said in found.warnings)
 
 
-def test_switches_that_were_left_on(tmp_path: Path) -> None:
+def test_switches_that_were_left_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they cost is theirs, and no line's; and what the simulated clock does not have is said without a time."""
+    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
+    on = "torch.autograd.set_detect_anomaly(True); torch.backends.cudnn.deterministic = True; conv = nn.Conv2d(3, 2, 3, device=device)"
+    images = {"forward": "x = x + conv(torch.empty(2, 3, 8, 8, device=x.device)).sum()"}
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", False)
     try:
-        found = ran(
-            tmp_path,
-            SCRIPT.format(**PLAIN).replace("kept = []", "kept = []; torch.autograd.set_detect_anomaly(True)"),
-        )
+        found = ran(tmp_path, SCRIPT.format(**PLAIN | images).replace("kept = []", f"kept = []; {on}"))
     finally:
         torch.autograd.set_detect_anomaly(False)
     assert any("set_detect_anomaly" in warning for warning in found.warnings)
-    assert "anomaly" in {row.kind for row in found.everywhere}
+    assert {"anomaly", "blocking", "layout", "switch"} <= {row.kind for row in found.everywhere}
+    assert not {kind for kind, _ in kinds(found)} & {"value", "counted"}
 
 
 def test_the_command_writes_a_page_and_a_trace(

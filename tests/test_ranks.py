@@ -899,9 +899,11 @@ def wrong(x):
 
 
 @pytest.mark.slow
-def test_a_graded_drive_can_run_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graded_drive_can_run_ranks(
+    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
     pytest.importorskip("nbgrader")
-    from helpers.classroom.runner import Runner
+    runner = request.getfixturevalue("runner")
 
     def verify(reports: list[check.Report]) -> str | None:
         for value, record in reports[0].value:
@@ -912,7 +914,6 @@ def test_a_graded_drive_can_run_ranks(capsys: pytest.CaptureFixture[str]) -> Non
         return None
 
     with (
-        Runner() as runner,
         runner.notebook([textwrap.dedent(CELLS)]) as notebook,
         check.through(notebook.ask),
     ):

@@ -21,7 +21,7 @@ import json
 from helpers.classroom import build, master as masters
 from helpers.classroom.runner import Runner
 from helpers.classroom.settings import ROOT
-with Runner() as runner:
+with Runner(bare=True) as runner:
     for path in build.find([]):
         master = masters.read(path)
         for answer in sorted((ROOT / "tests/submissions" / path.stem).glob("*/*.py")):

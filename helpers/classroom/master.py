@@ -15,6 +15,7 @@ import contextlib
 import re
 import symtable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import jupytext
@@ -82,8 +83,12 @@ def read(path: Path) -> Master:
     return parse(path, path.read_text(encoding="utf-8"))
 
 
+@lru_cache(maxsize=64)
 def parse(path: Path, text: str) -> Master:
-    """The master that ``text`` would be at ``path``. Raises :class:`BadMaster`."""
+    """The master that ``text`` would be at ``path``: of the same text the same one, which nobody changes.
+
+    Raises :class:`BadMaster`.
+    """
     lines = [i for i, line in enumerate(text.splitlines(), 1) if re.match(r"# %%", line)]
     notebook = jupytext.reads(text, fmt="py:percent")
     if not lines or len(lines) != len(notebook.cells):

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
+from helpers.own_script import syntax
 from helpers.own_script.as_cuda import CudaNames, answered
 from helpers.own_script.host_time import HostTime
 from helpers.own_script.places import NOWHERE, Place, calling, running
@@ -28,6 +30,10 @@ _ENGINE = "_engine_run_backward"
 _LEAF = 2**64 - 1  # AccumulateGrad's sequence number
 #: calls on host memory that mean something on a CUDA build: the simulator has to see them
 _SEEN = frozenset("pin_memory is_pinned to cuda record_stream copy_".split())
+
+
+#: calls whose result holds where all that they are given does
+_ALL_OF = frozenset("all any item __bool__ logical_and __and__ bitwise_and".split())
 
 
 class Mark(NamedTuple):
@@ -107,6 +113,7 @@ class Calls(CudaNames):
     ) -> None:  # fmt: skip
         super().__init__(gpu)
         self._watch, self._marks, self._backward_ended, self._values = watch, marks, backward_ended, values
+        self._holds: Any = WeakIdKeyDictionary()  # tensors that say that something is finite
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         watch = self._watch
@@ -134,12 +141,27 @@ class Calls(CudaNames):
     def _called(self, func: Any, args: Any, kwargs: Any) -> Any:
         values = self._values
         if values is None:
-            return func(*args, **kwargs)
+            return self._finite(func, args, func(*args, **kwargs))
         values.asked(func, args)
         result = func(*args, **kwargs)
         values.told(func, args, kwargs, result)
         if func is torch.Tensor.__repr__ and args[0].is_meta:
             return values.printed(args[0]) or result
+        return result
+
+    def _finite(self, func: Any, args: Any, result: Any) -> Any:
+        """A result where tensors have no values: what asks whether a tensor is finite is told that it is, and an assertion
+        that it holds."""
+        name = getattr(func, "__name__", "")
+        asked = [a for a in args if isinstance(a, torch.Tensor)]
+        if name == "isfinite" or (name in _ALL_OF and asked and all(a in self._holds for a in asked)):
+            if isinstance(result, torch.Tensor):
+                self._holds[result] = True
+            elif result is False:
+                return True
+        elif func is torch.Tensor.__bool__ and not result:
+            place = running()
+            return place is not None and syntax.lines(place.file).get(place.line, syntax.Stands()).asserts
         return result
 
     def _on_host(self, func: Any, args: Any, kwargs: dict[str, Any]) -> bool:

@@ -6,6 +6,8 @@ time gone, twenty launches in place of one.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -95,6 +97,8 @@ _NEVER_NEEDED = {"value", "synchronize", "cache", "back"}
 UNPRICED = {"grows": "memory", "layout": "not simulated", "switch": "not simulated"}
 #: the wait that CUDA_LAUNCH_BLOCKING makes of every launch
 BLOCKING = "CUDA_LAUNCH_BLOCKING"
+#: how much more of Python's time an operator's call may take than it usually does, to be a call and nothing else
+_CALLING = 3
 _MANY = 8  # operators of one line in a step, from which on a loop is worth a word
 _PRODUCTS = ("matmul", "convolution", "attention")
 
@@ -132,7 +136,8 @@ def rank(
     """Rows for each line, the one whose repair buys most first: alone, or where another limit hides it, once that limit is
     gone. The limits are taken away one by one, at each turn the line that buys most then.
 
-    recorded: lines that called a model with autograd on. step_line: where the step ends; a loop around it is the training loop, and no loop to be taken out. Rows that take
+    recorded: lines that called a model with autograd on. step_line: where the step ends; a loop around it is the training
+    loop, and no loop to be taken out. Rows that take
     under `_LEAST_S` of a step, or could buy less in any order, are left out.
     """
     lines: dict[Place, _Line] = defaultdict(_Line)
@@ -143,10 +148,11 @@ def rank(
         asker = event.cost.within
         if asker is not None and asker != event.cost.place and event.cost.kind in (LOADER, WAITING):
             lines[asker].numbers[event.cost.kind].append(number)  # workers would take all of it
+    calling_ns = _calling_ns(tape, lines)
     whole = before = tape.step_ns()
     by_place: dict[Place | None, list[Row]] = defaultdict(list)
     for row in [
-        *(r for p, line in lines.items() for r in _rows(tape, card, p, line, step_line)),
+        *(r for p, line in lines.items() for r in _rows(tape, card, p, line, step_line, calling_ns)),
         *_attention(tape, lines),
         *_unused(tape, recorded),
     ]:
@@ -156,8 +162,7 @@ def rank(
     gone: dict[int, float] = {}
     ranked: list[Row] = []
     while open_ and len(ranked) < _ROUNDS:
-        left = [(tape.step_ns(_both(gone, row.scale)), n) for n, row in enumerate(open_)]
-        after, best = min(left)
+        after, best = _best(tape, gone, open_, before)
         if (before - after) / 1e9 < _LEAST_S:
             break
         row = open_.pop(best)
@@ -173,12 +178,34 @@ def rank(
     return _behind(tape, sorted([*ranked, *rest], key=lambda row: -max(row.next_s, row.buys_s)))
 
 
+def _best(tape: Tape, gone: dict[int, float], rows: list[Row], before: float) -> tuple[float, int]:
+    """A step's time, and which row's repair brings it there: the one that buys most now. Rows that take less than one has
+    bought already are not tried."""
+    most = [(_most_ns(tape, row), n) for n, row in enumerate(rows)]
+    after, best = before, most[0][1]
+    for bound, n in sorted(most, key=lambda one: -one[0]):
+        if before - bound >= after:
+            break
+        took = tape.step_ns(_both(gone, rows[n].scale))
+        if took < after:
+            after, best = took, n
+    return after, best
+
+
+def _most_ns(tape: Tape, row: Row) -> float:
+    """What a row's repair can buy at most: all that it takes away. A wait that goes may set free more than it takes."""
+    events = tape.events
+    if any(events[n].wait is not None for n in row.scale):
+        return math.inf
+    return sum(events[n].ns * (1 - factor) for n, factor in row.scale.items()) / tape.steps
+
+
 def _behind(tape: Tape, rows: Iterable[Row]) -> list[Row]:
     """The rows as they stand, each with what it buys once all above it are repaired."""
     before, gone, told = tape.step_ns(), dict[int, float](), list[Row]()
     for row in rows:
         gone = _both(gone, row.scale)
-        after = tape.step_ns(gone)
+        after = tape.step_ns(gone) if _most_ns(tape, row) / 1e9 >= _LEAST_S else before
         told.append(replace(row, next_s=(before - after) / 1e9))
         before = after
     return told
@@ -215,8 +242,25 @@ def _both(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, flo
     return both
 
 
-def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place | None) -> Iterable[Row]:
-    """What could be repaired at one line, each kind by itself."""
+def _calling_ns(tape: Tape, lines: Mapping[Place, _Line]) -> float:
+    """Python's time for one operator on the usual line that has some: what it takes to call one, on this machine and now."""
+    taken = [
+        sum(tape.events[n].ns for n in line.numbers[PYTHON]) / len(called)
+        for place, line in lines.items()
+        if place.file and (called := _called(tape, line))
+    ]
+    return statistics.median(taken) if taken else 0.0
+
+
+def _called(tape: Tape, line: _Line) -> list[int]:
+    """The operators that a line calls itself: those of its backward pass are autograd's."""
+    return [n for n in line.numbers["operator"] if not tape.events[n].cost.backward]
+
+
+def _rows(
+    tape: Tape, card: Device, place: Place, line: _Line, step_line: Place | None, calling_ns: float
+) -> Iterable[Row]:
+    """What could be repaired at one line, each kind by itself. calling_ns: Python's time for a usual operator."""
     if not place.file:
         return
     events, of = tape.events, line.numbers
@@ -253,12 +297,20 @@ def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place 
     if of["collective"]:
         asked = _each(len(of["collective"]) / tape.all_steps, "collective")
         yield row("collective", of["collective"], f"{asked} in a step: {_names(events, of['collective'])}")
+    operators = _called(tape, line)
+    # Python that only calls operators is no work to be moved elsewhere: it goes where they go.
+    python_ns = sum(events[number].ns for number in of[PYTHON])
+    calls = of[PYTHON] if python_ns <= _CALLING * calling_ns * len(operators) else []
     for what, kind in ((PYTHON, "python"), (LOADER, "loader"), (WAITING, "workers")):
-        if of[what]:
+        if of[what] and not (what == PYTHON and calls):
             took = sum(events[number].ns for number in of[what]) / tape.all_steps / 1e6
             yield row(kind, of[what], f"{took:.2f} ms of the host in a step, measured here")
+
+    def without(some: list[int]) -> dict[int, float]:
+        """Some of the line's operators gone, and as much of the Python that calls them."""
+        return dict.fromkeys(some, 0.0) | {n: 1 - len(some) / len(operators) for n in calls if operators}
+
     kernels = [n for n in of["kernel"] if events[n].work is not None]
-    operators = [n for n in of["operator"] if not events[n].cost.backward]
     if len(kernels) / tape.all_steps >= _MANY and (looped or ".step(" in place.text):
         many = len(kernels) / tape.all_steps
         floor = card.assumptions.kernel_floor_s * 1e9
@@ -271,18 +323,20 @@ def _rows(tape: Tape, card: Device, place: Place, line: _Line, step_line: Place 
     made = [n for n in kernels if events[n].name in _MADE]
     if made:
         evidence = f"{_names(events, made)}: {_each(len(made) / tape.all_steps, 'kernel')} in a step"
-        yield row("made", [*made, *(n for n in operators if events[n].name in _MADE)], evidence)
+        gone = dict.fromkeys(made, 0.0) | without([n for n in operators if events[n].name in _MADE])
+        yield _row(tape, place, "made", gone, evidence)
     copied = [n for n in kernels if events[n].name in _COPIES]
     if copied:
         evidence = f"{_names(events, copied)}: {_bytes(events, copied, tape.all_steps)} in a step"
-        yield row("copied", [*copied, *(n for n in operators if events[n].name in _COPIES)], evidence)
+        gone = dict.fromkeys(copied, 0.0) | without([n for n in operators if events[n].name in _COPIES])
+        yield _row(tape, place, "copied", gone, evidence)
     moving = [n for n in kernels if events[n].work.family not in _PRODUCTS and n not in {*made, *copied}]  # type: ignore[union-attr]
     names = {events[n].name for n in moving if not events[n].cost.backward}
     if len(names) > 1 and not looped and ".step(" not in place.text:
         # Several operators on one line: one pass over the memory, and one launch, instead of one each.
         evidence = f"{len(names)} operators on one line: {_names(events, moving)}"
         launching = [n for n in operators if events[n].name in names]
-        yield row("fused", [*moving, *launching], evidence, lambda event: 1 / len(names))
+        yield row("fused", [*moving, *launching, *calls], evidence, lambda event: 1 / len(names))
     dense = [n for n in kernels if events[n].name == "aten.embedding_dense_backward"]
     if dense:
         evidence = f"gradients of whole tables: {_bytes(events, dense, tape.all_steps)} in a step"

@@ -27,8 +27,8 @@ from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import Table, cell_html, table
 
-#: steps whose records are replayed for each line: more tell nothing new
-_REPLAYED = 3
+#: steps whose records are replayed for each line: more tell nothing new; fewer where a step has many records
+_REPLAYED, _RECORDS = 3, 12_000
 _SHOWN = 40
 _LITTLE = 0.01  # of a step
 _CODE = 60  # letters of a line that are shown
@@ -346,7 +346,8 @@ def _typical(run: Run, steps: int) -> int:
 def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
     """The last steps' records, and the line that ends a step."""
     line, marks = run.gpu._machine.line, run.marks
-    steps = min(_REPLAYED, len(run.bounds) - 2)
+    each = (run.bounds[-1].host - run.bounds[run.warm].host) // run.measured
+    steps = max(1, min(_REPLAYED, len(run.bounds) - 2, _RECORDS // max(1, each) - 1))
     last_bound = _typical(run, steps)
     begin, warm, end = (run.bounds[last_bound - back] for back in (steps + 1, steps, 0))
     costs = []

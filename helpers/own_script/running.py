@@ -21,6 +21,9 @@ from helpers.own_script.places import Place
 from helpers.own_script.true_values import TrueValues
 from helpers.simulator import SimGPU, simulate
 
+#: what may help a script that an exception of its own has ended
+_VALUES = "; tensors have no values here (each reads as 0): if the script raised it because of one, run it with --values"
+
 
 class Refused(Exception):
     """Why a script could not be run, with its line."""
@@ -144,7 +147,7 @@ def run(
         except Exception as error:
             if made is None:  # it did not begin: what was asked for is at fault, not the script
                 raise
-            done = _told(error)
+            done = _told(error) + ("" if values else _VALUES)
     assert made is not None
     made.ended = "" if len(made.bounds) > warm + steps else done
     if made.measured < 2:

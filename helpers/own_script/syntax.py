@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 
 class Stands(NamedTuple):
-    """loops: first lines of the loops around it in its function, the outermost first; asks: it is a branch's condition."""
+    """loops: first lines of the loops around it in its function, the outermost first; asks: it is a branch's condition;
+    asserts: it is an assertion's that denies nothing."""
 
     loops: tuple[int, ...] = ()
     asks: bool = False
+    asserts: bool = False
 
 
 @lru_cache(maxsize=256)
@@ -25,8 +27,16 @@ def lines(file: str) -> dict[int, Stands]:
         return {}
     found: dict[int, Stands] = {}
     for line, stands in _walk(tree, ()):  # what is inside comes after what is around it
-        found[line] = stands._replace(asks=stands.asks or found.get(line, stands).asks)
+        before = found.get(line, stands)
+        found[line] = stands._replace(
+            asks=stands.asks or before.asks, asserts=stands.asserts or before.asserts
+        )
     return found
+
+
+def _affirms(node: ast.AST) -> bool:
+    """Whether a statement asserts something without a "not" in it."""
+    return isinstance(node, ast.Assert) and not any(isinstance(part, ast.Not) for part in ast.walk(node.test))
 
 
 def _walk(node: ast.AST, loops: tuple[int, ...]) -> Iterator[tuple[int, Stands]]:
@@ -47,5 +57,5 @@ def _walk(node: ast.AST, loops: tuple[int, ...]) -> Iterator[tuple[int, Stands]]
         if isinstance(child, (ast.If, ast.While, ast.Assert, ast.IfExp)):
             test = child.test
             for line in range(test.lineno, (test.end_lineno or test.lineno) + 1):
-                yield line, Stands(inside, asks=True)
+                yield line, Stands(inside, asks=True, asserts=_affirms(child))
         yield from _walk(child, inside)

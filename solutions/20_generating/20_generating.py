@@ -220,8 +220,9 @@ check_StaticCache(
 #   for the card, for each token (lesson 03).
 # - **stays** leaves the tokens and their places on the card.
 #
-# Each makes 8 tokens of GPT-2, once with kernels launched one by one, and once with a step that is one CUDA graph. How many times as
-# long does a token of *asks*, launched one by one, take as one of *stays*, launched one by one? And as one of *stays* with a graph?
+# Each makes 8 tokens of GPT-2, once with kernels launched one by one, and once with a step that is one CUDA graph. Take a token of
+# *asks*, launched one by one. How many times as long does it take as a token of *stays*, launched one by one? And as a token of *stays*
+# with a graph?
 
 # %% experiment
 you = lesson.predict({"asks ÷ stays": ..., "asks ÷ stays, one graph": ...}, choices=[1, 1.5, 2.5, 5])

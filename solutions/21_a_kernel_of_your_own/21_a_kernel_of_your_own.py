@@ -39,9 +39,9 @@ lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100
 #
 # You write what **one program** does. A **launch** starts many programs, and each of them has a number,
 # [`tl.program_id`](https://triton-lang.org/main/python-api/generated/triton.language.program_id.html). A program works on
-# **blocks**: small arrays whose sides are powers of two, known before the run (`tl.constexpr`). You launch it with tensors, but
-# inside each of them is a **pointer**: the address of the tensor's first element, and nothing else. A program knows no shape and no
-# strides. It computes addresses: `x + 5` is the address of the sixth element.
+# **blocks**: small arrays whose sides are powers of two, known before the run (`tl.constexpr`). You launch a
+# kernel with tensors, but a program sees no tensor. For each of them it gets a **pointer**: the address of the first element. Shapes
+# and strides it does not know. From the pointer it computes other addresses: `x + 5` is the address of the sixth element.
 #
 # - [`tl.load(addresses, mask=…, other=…)`](https://triton-lang.org/main/python-api/generated/triton.language.load.html)
 #   brings a block from memory. Where the **mask** is false nothing is read, and the block holds `other`.

@@ -10,6 +10,7 @@
 .jp-Dialog #validation-message { max-width: 52rem; }
 #validation-message.validation-failed > div:first-child { display: none; }
 #validation-message.validation-failed > .jp-RenderedText { padding: 0; }
+#validation-message.validation-failed > .jp-RenderedText:has(> pre:empty) { display: none; }
 .jp-Dialog #validation-message pre { white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere; }
 /* what is chosen has a mark and a frame, not only another colour */
 .widget-toggle-button.mod-active { font-weight: 600; box-shadow: inset 0 0 0 2px currentColor; }
