@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: endings of memory snapshots; all else is read as a trace
 SNAPSHOTS = (".pickle", ".pkl", ".pickle.gz", ".pkl.gz")
+#: what is no part of a recording's own name: two of one process differ before it, `host_pid.time.pt.trace.json.gz`
+_ENDINGS = re.compile(r"(\.pt)?(\.trace)?(\.json|\.pickle|\.pkl|\.csv|\.sqlite)?(\.gz)?$", re.IGNORECASE)
 
 
 def show(path: Path, out: Path | None = None, evidence: str | None = None) -> Path:
@@ -38,7 +40,7 @@ def show(path: Path, out: Path | None = None, evidence: str | None = None) -> Pa
 
     if not path.exists():
         raise FileNotFoundError(f"no file at {path}: check the path")
-    out = out or Path(f"{path.name.partition('.')[0] or path.name}-picture.png")
+    out = out or Path(f"{_ENDINGS.sub('', path.name) or path.name}-picture.png")
     if out.resolve() == path.resolve():
         raise FileExistsError(f"{out} is the file to be read: name another with --out")
     if path.name.lower().endswith(SNAPSHOTS):

@@ -273,6 +273,20 @@ def test_what_cannot_be_run_says_why_and_where(tmp_path: Path) -> None:
         ran(tmp_path, "import no_such_module_at_all")
 
 
+def test_a_checkpoint_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """… the run reads its own one back, as a script does that goes on from the best."""
+    kept = tmp_path / "best.pt"
+    torch.save({"weight": torch.ones(2)}, kept)
+    again = f"torch.save(model.state_dict(), {str(kept)!r}); n = len(torch.load({str(kept)!r}))"
+    found = ran(tmp_path, SCRIPT.format(**PLAIN | {"end": again + "; print(n, 'entries')"}))
+    assert "5 entries" in capsys.readouterr().out
+    assert torch.equal(torch.load(kept)["weight"], torch.ones(2))
+    assert any("not written" in said and str(kept) in said for said in found.warnings)
+    with pytest.raises(Refused, match="No such file or directory"):
+        ran(tmp_path, SCRIPT.format(**PLAIN | {"end": "torch.save(1, 'no such folder/best.pt')"}))
+    assert torch.save.__module__ == "torch.serialization"
+
+
 def test_branches_that_values_would_decide_are_named(tmp_path: Path) -> None:
     """… but what asks whether a tensor is finite is told that it is, and an assertion that it holds."""
     sound = "assert not torch.isnan(loss)\n        assert (loss > 3) and (x.abs() < 9).all()\n        if not torch.isfinite(loss).all(): raise ValueError"

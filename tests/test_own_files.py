@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -47,6 +48,14 @@ def test_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (folder / "trace-picture.png").read_bytes().startswith(b"\x89PNG") and (
         folder / "memory.png"
     ).exists()
+
+
+def test_pictures_of_two_traces_of_one_process(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Named as PyTorch's tensorboard_trace_handler names them: the second picture does not replace the first."""
+    for second in (1, 2):
+        shutil.copy("trace.json.gz", f"node7_4711.176412{second}.pt.trace.json.gz")
+        assert command.main([f"node7_4711.176412{second}.pt.trace.json.gz"]) == 0
+    assert len([*folder.glob("node7_4711.176412?-picture.png")]) == 2
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="a Mac's file names are UTF-8")

@@ -36,7 +36,8 @@ document.addEventListener("DOMContentLoaded", () => {
     let next = cell.nextElementSibling;
     cell.append(fold);
     fold.append(output);
-    while (next && next.tagName !== "SECTION" && !next.classList.contains("cell") && !/^H\d$/.test(next.tagName)) {
+    const begins = (part) => /^(Exercise \d|Move it)/.test(part.textContent.trim()); // something else than what explains the result
+    while (next && next.tagName !== "SECTION" && !next.classList.contains("cell") && !/^H\d$/.test(next.tagName) && !begins(next)) {
       const after = next.nextElementSibling;
       fold.append(next);
       next = after;

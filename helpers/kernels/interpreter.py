@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -25,10 +25,11 @@ class NeedsTriton(RuntimeError):
 
 
 class _Running:
-    """The launch that runs now, and where its pointers may reach."""
+    """The launch that runs now, where its pointers may reach, and which program stored at an address."""
 
     launch: Launch | None = None
     within: tuple[Region, ...] = ()
+    storer: ClassVar[dict[int, Any]] = {}
 
 
 def available() -> bool:
@@ -119,7 +120,14 @@ def _listen(interpreter: Any, tl: Any) -> None:
         return load(self, moved(pointers, mask, "loads", "loads"), mask, *rest)
 
     def masked_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
-        return store(self, moved(pointers, mask, "stores", "stores"), value, mask, *rest)
+        meant = moved(pointers, mask, "stores", "stores")
+        active = interpreter.np.broadcast_to(mask.data, meant.data.shape) if mask is not None else _all(meant)
+        program, launch = tuple(self.grid_idx), _Running.launch
+        for address in meant.data[active].tolist():
+            if _Running.storer.setdefault(address, program) not in (program, None):
+                launch.raced += 1
+                _Running.storer[address] = None  # counted
+        return store(self, meant, value, mask, *rest)
 
     def atomic_rmw(self: Any, op: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
         return rmw(self, op, moved(pointers, mask, "changes", "loads", "stores"), value, mask, *rest)
@@ -132,18 +140,18 @@ def _listen(interpreter: Any, tl: Any) -> None:
             return run(self, *args, grid=grid, warmup=warmup, **kwargs)
         names = _arguments(self, args, kwargs)
         _hold(self, names, interpreter, tl)
-        before = _Running.launch, _Running.within
+        before = _Running.launch, _Running.within, _Running.storer
         shape = grid(names) if callable(grid) else grid
         shape = (shape,) if isinstance(shape, int) else tuple(int(along) for along in shape)
         _Running.launch = Launch(self.fn.__name__, shape)
-        _Running.within = tuple(regions(names))
+        _Running.within, _Running.storer = tuple(regions(names)), {}
         tell(_Running.launch)
         try:
             return run(self, *args, grid=shape, warmup=warmup, **kwargs)
         except interpreter.InterpreterError as problem:
             raise _cause(problem, interpreter) from None
         finally:
-            _Running.launch, _Running.within = before
+            _Running.launch, _Running.within, _Running.storer = before
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         if Memory.entered():

@@ -21,15 +21,17 @@ class Moved:
 
 @dataclass
 class Launch:
-    """One launch of a kernel. grid: programs along each axis. loads, stores: argument → what went through it.
+    """One launch of a kernel. grid: programs along each axis. loads, stores: argument → what went through it. raced:
+    elements that more than one of its programs stored.
 
-    An atomic operation is a load and a store.
+    An atomic operation is a load and a store, and races with none.
     """
 
     kernel: str
     grid: tuple[int, ...] = ()
     loads: dict[str, Moved] = field(default_factory=dict)
     stores: dict[str, Moved] = field(default_factory=dict)
+    raced: int = 0
 
     @property
     def programs(self) -> int:
@@ -54,6 +56,11 @@ class Watch:
     def stores(self) -> int:
         """Elements stored."""
         return sum(moved.elements for launch in self.launches for moved in launch.stores.values())
+
+    @property
+    def raced(self) -> int:
+        """Elements that more than one program of a launch stored."""
+        return sum(launch.raced for launch in self.launches)
 
     @property
     def bytes(self) -> int:

@@ -347,7 +347,7 @@ def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
     """The last steps' records, and the line that ends a step."""
     line, marks = run.gpu._machine.line, run.marks
     each = (run.bounds[-1].host - run.bounds[run.warm].host) // run.measured
-    steps = max(1, min(_REPLAYED, len(run.bounds) - 2, _RECORDS // max(1, each) - 1))
+    steps = max(1, min(_REPLAYED, run.measured, len(run.bounds) - 2, _RECORDS // max(1, each) - 1))
     last_bound = _typical(run, steps)
     begin, warm, end = (run.bounds[last_bound - back] for back in (steps + 1, steps, 0))
     costs = []
@@ -381,6 +381,11 @@ def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
         for switch in run.switches
     ]
     said += _values_said(run, begin, end)
+    if run.unsaved:
+        paths = ", ".join(run.unsaved[:3]) + (" …" if len(run.unsaved) > 3 else "")
+        said.append(
+            f"not written, so that no checkpoint of yours is lost: {paths}. All else that the script writes, it writes"
+        )
     said += [f"on the simulated GPU: {fault}" for fault in gpu.faults[:5]]
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if run.factor and busy > (os.cpu_count() or 1):

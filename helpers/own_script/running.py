@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from helpers.own_script import as_cuda, host_time, listening, places, stepping
+from helpers.own_script import as_cuda, checkpoints, host_time, listening, places, stepping
 from helpers.own_script.live import Listener, Live
 from helpers.own_script.places import Place
 from helpers.own_script.true_values import TrueValues
@@ -32,7 +32,7 @@ class Refused(Exception):
 @dataclass
 class Run:
     """What a run left behind. bounds: the steps' ends, the warm-up's first. snapshot: of the memory, None where no step ran.
-    switches: what was on that makes steps slow. values: the true ones, None where there are none. ended: why the script ended before all steps had run, "" if it did not."""
+    switches: what was on that makes steps slow. unsaved: paths of checkpoints that were not written. values: the true ones, None where there are none. ended: why the script ended before all steps had run, "" if it did not."""
 
     script: str
     gpu: SimGPU
@@ -44,6 +44,7 @@ class Run:
     snapshot: Any = None
     grown: list[int] = field(default_factory=list)
     switches: list[str] = field(default_factory=list)
+    unsaved: list[str] = field(default_factory=list)
     ended: str = ""
 
     @property
@@ -106,6 +107,7 @@ def on(
     try:
         with gpu, ExitStack() as stack:
             gpu.memory._record_memory_history(max_entries=2_000_000)
+            made.unsaved = stack.enter_context(checkpoints.kept_apart())
             stack.enter_context(as_cuda.names(gpu, *([true.seeded] if true else [])))
             stack.enter_context(listening.listening(gpu, watch, marks, found.backward_ended, true))
             stack.enter_context(host_time.loaders(watch))

@@ -3,8 +3,7 @@
 #
 # ## Why does one token take so long?
 #
-# A language model writes one token after the other. A GPU that *reads* 64 tokens at once needs hardly more time than for *one* that it
-# writes. In this lesson you find out why. Then you write the three things that make generating fast: a cache that is written in place,
+# A language model writes one token after the other, and most of the GPU is idle meanwhile. In this lesson you find out why. Then you write the three things that make generating fast: a cache that is written in place,
 # a loop that hardly ever makes the CPU wait, and a scheduler that keeps the batch full.
 #
 # **Time** 60 min, three exercises among them; *Further*: 70 min, with speculative sampling, a cache in blocks, and a model that
@@ -32,8 +31,9 @@ lesson.start("20_generating", evidence=["live (CPU)", "simulated (H100)", "arith
 # one token after the other: each one has to be known before the next can begin.
 #
 # Two models are tried on a simulated H100, in bfloat16: GPT-2 with 124 million weights, and a model of the same kind with as
-# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). How many times as long as
-# one token do 64 tokens take that go through at once? And what is the 7B model's token limited by?
+# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). 64 tokens of one sequence go
+# through the model at once. How many times as long as for one token does this take? (All stand at the 1,024th place.) And what is the
+# 7B model's token limited by?
 
 # %% experiment
 you = lesson.predict(
@@ -48,9 +48,7 @@ you = lesson.predict(
 # %% experiment
 costs = {(name, n): on_card.cost(name, tokens=n, graph=True) for name in ("GPT-2", "7B") for n in (1, 64)}
 eager = {name: on_card.cost(name) for name in ("GPT-2", "7B")}
-lesson.keep(
-    gpt2_launches=eager["GPT-2"].launches, gpt2_gain=eager["GPT-2"].seconds / costs["GPT-2", 1].seconds
-)
+lesson.keep(gpt2_launches=eager["GPT-2"].launches)
 lesson.keep(floor_7b=1e3 * experiments.reading_s("7B"), token_7b=1e3 * costs["7B", 1].seconds)
 you.against(
     experiments.limits(costs, eager),
@@ -62,12 +60,13 @@ you.against(
 # %% [markdown]
 # For one token **every weight is read once**, and used in two operations, one multiplication and one addition. A card can
 # do hundreds of operations in the time in which its memory delivers one number. 64 tokens at once read the same weights once, too. So
-# they take hardly longer. The 7B model's weights take {{floor_7b:.1f}} ms to read; its token takes {{token_7b:.1f}} ms. No faster
-# arithmetic helps there.
+# the 7B model takes hardly longer. Its weights take {{floor_7b:.1f}} ms to read at the bandwidth on paper; its token takes
+# {{token_7b:.1f}} ms. Kernels reach only about two thirds of that bandwidth, which is most of the difference. No faster arithmetic
+# helps there.
 #
 # GPT-2 is small. Reading it takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels: each
-# does so little that it takes the least time which any kernel takes. If the CPU launches them one by one, the launches are the limit:
-# a token takes {{gpt2_gain:.1f}} times as long as with a graph.
+# does so little that it takes the least time which any kernel takes, with one token or with 64. If the CPU launches them one by one, the
+# launches are the limit, and a graph removes them.
 #
 # So a token has **four limits**, and the largest one counts:
 #
@@ -82,8 +81,8 @@ lesson.keep(batch_times=by_batch[64].seconds / by_batch[1].seconds)
 experiments.by_batch(by_batch, title="GPT-2: a step by the number of sequences")
 
 # %% [markdown]
-# 64 sequences take {{batch_times:.1f}} times as long as one, and not 64 times. In the end the time does grow, because each sequence
-# brings bytes of its own: its cache. That is the next section.
+# 64 sequences take {{batch_times:.1f}} times as long as one, and not 64 times. That is more than the 64 tokens of *one* sequence took:
+# they share one cache, and here there are 64. So in the end the time does grow. That is the next section.
 #
 # ## 2 · What to keep
 #
@@ -104,7 +103,7 @@ experiments.by_batch(by_batch, title="GPT-2: a step by the number of sequences")
 # y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 # ```
 #
-# The 1,024th token of GPT-2 is made, launched kernel by kernel. Which way is fastest with one sequence, and which with 64? Then
+# The 1,024th token of GPT-2 is made, and its kernels are launched one by one. Which way is fastest with one sequence, and which with 64? Then
 # six tokens are made one by one under `torch.compile`: with which cache does it make fewer graphs?
 
 # %% experiment
@@ -131,16 +130,16 @@ you.against(
 )
 
 # %% [markdown]
-# **One sequence.** The surprise: launched one by one, no cache is fastest. 1,024 tokens of a small model are little work for an H100,
-# and caches add operators, so launches. On the CPU, where arithmetic costs, no cache is far behind.
+# **One sequence.** The surprise: launched one by one, the way *no cache* is the fastest. 1,024 tokens of a small model are little work for an H100,
+# and caches add operators, so launches. On the CPU, where arithmetic costs, the way *no cache* takes by far the longest.
 #
-# **64 sequences.** No cache computes everything again. The growing cache moves {{cat_gb:.1f}} GB for each token, only to
+# **64 sequences.** The way *no cache* computes everything again. The growing cache moves {{cat_gb:.1f}} GB for each token, only to
 # make room for one more place. The static cache writes what is new.
 #
 # **Shapes.** The growing cache has another shape at each token: `torch.compile` makes {{growing_graphs}} graphs here, against
 # {{static_graphs}}, and a CUDA graph of one step could be replayed for that one length only. With the static cache one
 # graph is replayed for all tokens, and
-# that row wins in both halves of the table. This is what the static cache is for. Its price: room for
+# the row *static, as a graph* wins in both halves of the table. This is what the static cache is for. Its price: room for
 # all places from the beginning, {{cache_mb:.0f}} MB a sequence here, and attention that reads places which are still empty.
 
 # %% [markdown]
@@ -287,7 +286,7 @@ def generate(step, tokens: torch.Tensor, place: int, most: int, end: int, every:
     """The tokens that follow, in each step the likeliest one: (batch, made), int64, on the device of `tokens`.
 
     step(tokens, places) → logits (batch, words): a recorded graph. In each call it wants tokens (batch, 1) and places (1,),
-    int64, on the device. It writes the cache at that place.
+    int64, on the device: new tensors, or yours written over. It writes the cache at that place. words: the vocabulary's size.
     tokens: (batch, 1), int64: the last token of each prompt. Do not write over them. An `end` among them ends nothing: only
     tokens that are made here count. place: a number, where these last tokens stand. most, every: 1 or more.
 
@@ -295,8 +294,8 @@ def generate(step, tokens: torch.Tensor, place: int, most: int, end: int, every:
     in between, the loop looks whether all rows have ended, and stops if so. It stops after `most` steps in any case.
     made: the number of steps.
 
-    Budget: no step more than that; one wait for each full `every` steps; before the first step at most 2 waits and 2 copies
-    from the host.
+    Budget: no more steps than these; one wait for each full `every` steps; before the first step at most 2 waits and 2
+    copies from the host more.
     """
     ### BEGIN SOLUTION
     places = torch.full((1,), place, device=tokens.device)
@@ -330,6 +329,7 @@ check_generate(
     Texts(((1, 1, 1), (2, 2, 2)), most=3, end=0, every=1),
     Texts(((1, 1, 1, 1, 7, 2, 2, 2, 2), (2, 7, 3, 2, 2, 2, 2, 2, 2)), most=9, end=7, every=3, place=0),
     Texts(((0,), (0,), (3,)), most=1, end=0, every=1),
+    Texts(((1, 0, 2, 2), (4, 2, 2, 0)), most=4, end=0, every=2, asked_end=True),
     Texts(
         ((4, 4, 0, 1, 1, 1, 1), (5, 0, 0, 6, 1, 1, 1), (0, 1, 2, 3, 3, 3, 3)),
         most=7,
@@ -480,7 +480,7 @@ check_refused(check.case(2, 10, 5, 6), check.case(2, 10, 5, 5), check.case(1, 3,
 # %% [markdown]
 # ## The running example
 #
-# The small GPT of the course, trained for a few steps, writes 32 bytes. First as one writes it at first: everything through the model
+# The small GPT of the course, trained for a few steps, writes 32 bytes. First the simple way: everything through the model
 # for each byte. Then with the cache, in a few lines: its blocks stay as they are, and only attention gets something to remember.
 
 
@@ -553,7 +553,8 @@ print(f"one pass reads {weights:,} bytes of weights")
 # - Many `aten::_local_scalar_dense` (or `cudaStreamSynchronize`): tokens are asked for one by one. Keep them on the card.
 # - `aten::cat` in each layer: the cache grows. Hugging Face's `generate` takes `cache_implementation="static"`.
 # - Gaps between kernels: the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`.
-# - No gaps: bytes are the limit. A larger batch, or fewer bits a weight.
+# - No gaps, and kernels of a few µs each: too many small kernels. Compile.
+# - No gaps, and long kernels: bytes are the limit. A larger batch, or fewer bits a weight.
 #
 # Divide your card's bandwidth by the bytes of the weights: more passes a second than that are not to be had (unless they
 # fit into its cache).
@@ -632,7 +633,9 @@ def speculate(target, draft, prefix: list[int], k: int, coin, pick) -> list[int]
     coin(p) → True with probability p. pick(weights) → i with probability weights[i] / sum(weights): none of them negative, not all 0.
     No other chance. k: 1 or more.
 
-    Budget: target is called once, draft k times; and as many tokens as can be had on average.
+    `prefix` stays as it is. Shares may be fractions: do not turn them into floats.
+
+    Budget: target is called once, draft k times; and as many tokens on average as this rule gives.
     """
     ### BEGIN SOLUTION
     drafted, small = list[int](), list[list[float]]()

@@ -4,14 +4,14 @@
 # ## When do you need a kernel of your own?
 #
 # PyTorch has many hundred operators, and `torch.compile` joins many of them into one kernel (lesson 11). Sometimes neither
-# is enough: the operators move each number many times, and the compiler keeps your formula as it stands. Then you can write
+# is enough: the operators move each number many times, and the compiler mostly keeps your formula as it stands. Then you can write
 # the kernel yourself, in Python, with [Triton](https://triton-lang.org/main/index.html). In this lesson you write kernels,
 # count what they load and store, and make one of them an operator that works with autograd and with `torch.compile`.
 #
 # Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to rounding.
 # The course counts each element that goes through a pointer. These counts are the same on a GPU.
 #
-# **Time** 60 min, two exercises among them; *Further*: 70 min. **Before this** lessons 01, 02 and 11 (strides, autograd,
+# **Time** 60 min, two exercises among them (21.1 and 21.3; 21.2 and 21.4 stand in *Further*: 80 min). **Before this** lessons 01, 02 and 11 (strides, autograd,
 # torch.compile).
 #
 # **Afterwards you can**
@@ -76,7 +76,8 @@ def add(x, y, kernel=add_kernel, BLOCK=32):
 
 # %% [markdown]
 # x and y have 100 elements each, and a block has 32. How many programs does it take? How many elements of x do they load, and
-# how many lanes does the mask switch off? And what happens here without the mask?
+# how many lanes of that load does the mask switch off, in all programs together? And what happens here without the mask? (The course
+# looks at each address.)
 
 # %% experiment
 you = lesson.predict(
@@ -99,7 +100,7 @@ measured = {
 }
 measured |= {
     "lanes masked": experiments.masked(added.seen),
-    "without the mask": "an error" if without.error else "the same",
+    "without the mask": "an error" if without.error else "the same result",
 }
 you.against(
     measured, experiments.launches({"add": added}), experiments.lanes(100, 32), evidence=experiments.LIVE
@@ -164,20 +165,21 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # %% [markdown]
 # The five operators move {{saved:.0f}} times as much as one kernel. This is what fusion saves, and **the compiler does it for
 # you**: Inductor writes {{nests}} for the five operators. So first look for an operator, then compile, and write a kernel
-# only where both leave something. Inductor fuses what you wrote; it does not find another algorithm. By hand you can
+# only where both leave something. Inductor fuses what you wrote. It knows another algorithm for a few patterns only, such as plain
+# attention. A variant that it does not know stays as you wrote it. By hand you can
 #
-# - change the **algorithm**: attention in blocks, with a running maximum, never writes the scores (*Further* has its core);
+# - change the **algorithm** where no pattern fits: attention in blocks, with a running maximum, never writes the scores (*Further* has its core);
 # - keep a value on the chip that two reductions share, or that the backward pass wants;
 # - read a **format** that no operator knows: packed bits, blocks that are left out, several tensors in one launch.
 #
-# The simulated card knows PyTorch's operators. It does not run kernels of your own, and charges no time for their launches. So what the
-# lesson says about their time is arithmetic: the bytes they move, divided by the card's bandwidth.
+# The simulated card knows PyTorch's operators. It does not run your kernels. Their times in this lesson are arithmetic: the bytes they
+# move, divided by the card's bandwidth, and no time for a launch.
 #
 # **Exercise 21.1 — softmax, read once** (★★, 15 min)
 #
 # Write a softmax over the rows of a matrix, by a kernel alone. The test hands you an x whose numbers **only kernels can
-# read**: an operator of PyTorch finds NaN in it. `torch.empty` for the result is fine. What Triton's compiler does not know
-# (lists, NumPy, names from outside) the test refuses in a kernel.
+# read**: an operator of PyTorch finds NaN in it. `torch.empty` for the result is fine. In a kernel everything in `tl` is allowed. What
+# Triton's compiler does not know (lists, NumPy, names from outside) the test refuses there.
 #
 # <details><summary>Hint 1</summary>One program for each row. The block is the smallest power of two that holds a row:
 # <code>triton.next_power_of_2(columns)</code>. The masked lanes take part in the maximum and in the sum: which
@@ -239,81 +241,10 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## 3 · Reuse
-#
-# In a softmax each number belongs to one row, so one program and one load are enough: the kernel is bound by memory. A
-# matrix product c = a @ b is
-# different: each element of a meets n elements of b. Whether it is *loaded* n times depends on you. The kernel that most
-# people write first gives each element of c a program of its own:
-
-
-# %% experiment
-@triton.jit
-def dot_kernel(a, b, c, k, n, BLOCK: tl.constexpr):
-    i, j, at = tl.program_id(0), tl.program_id(1), tl.arange(0, BLOCK)
-    row = tl.load(a + i * k + at, mask=at < k, other=0.0)
-    column = tl.load(b + at * n + j, mask=at < k, other=0.0)
-    tl.store(c + i * n + j, tl.sum(row * column, 0))
-
-
-def product_by_dots(a, b):
-    c = torch.empty(len(a), b.shape[1])
-    dot_kernel[(len(a), b.shape[1])](
-        a, b, c, a.shape[1], b.shape[1], BLOCK=triton.next_power_of_2(a.shape[1])
-    )
-    return c
-
-
-# %% [markdown]
-# Take a (12, 20) and b (20, 8): 240 and 160 elements. How often does it load each element of a, and of b? A **tile** is a
-# block of c that one program computes. How often would programs with tiles of 4 × 4 load them?
-
-# %% experiment
-you = lesson.predict(
-    {
-        "each of a, by dots": ...,
-        "each of b, by dots": ...,
-        "each of a, tiles of 4 × 4": ...,
-        "each of b, tiles of 4 × 4": ...,
-    },
-    choices=[1, 2, 3, 8, 12],
-)
-
-# %% experiment
-a, b = torch.arange(240.0).view(12, 20) / 100, torch.arange(160.0).view(20, 8) / 100
-dots = experiments.ran("dots", lambda: product_by_dots(a, b), want=a @ b)
-loaded = {name: moved.elements for name, moved in dots.seen.launches[0].loads.items()}
-measured = {"each of a, by dots": loaded["a"] // 240, "each of b, by dots": loaded["b"] // 160}
-measured |= {"each of a, tiles of 4 × 4": 8 // 4, "each of b, tiles of 4 × 4": 12 // 4}
-you.against(
-    measured, experiments.launches({"product_by_dots": dots}), evidence=experiments.LIVE, what="loads"
-)
-
-# %% [markdown]
-# By dots each element of a is loaded once for each of the 8 **columns of c**, and each of b once for each of the 12 rows. A
-# program with a tile loads a band of a and a band of b, and uses each loaded element for a whole row or column of its tile. So
-# an element of a is loaded once for each column *of tiles*:
-#
-# $$\text{loads} = m \cdot k \cdot \lceil n / \text{columns} \rceil + k \cdot n \cdot \lceil m / \text{rows} \rceil$$
-#
-# **Move it.** (1) Make the tile 64 rows high and 1 column wide, then 8 × 8. Which loads less, and why? (2) At which tiles is
-# nothing masked?
-#
-# <details><summary>Answers</summary>(1) 8 × 8, although both tiles have 64 elements: a is loaded once for each column of
-# tiles, and there are many more columns of tiles when they are thin. Of tiles with as many elements the square one loads
-# least, as long as its sides divide m and n. (2) Where the tile's sides divide m and n.</details>
-
-# %% experiment
-traffic_explorer()
-
-# %% [markdown]
-# *Further* has the rest: how large a tile has to be, and the tiled product as an exercise (21.2).
-
-# %% [markdown]
-# ## 4 · An operator of PyTorch
+# ## 3 · An operator of PyTorch
 #
 # A function that launches a kernel is no operator. Autograd does not know its gradient, and `torch.compile` cannot put it into a
-# graph. (On a GPU, Dynamo knows `@triton.jit` kernels. It does not know the interpreter, nor kernels of other languages.)
+# graph.
 # [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator. PyTorch takes it as a
 # closed box with three labels on it:
 #
@@ -322,6 +253,8 @@ traffic_explorer()
 #   one while it captures;
 # - a **gradient** (`register_autograd`): what to keep for backward, and what backward does. Backward is captured too: the
 #   kernel that it launches has to be an operator as well.
+#
+# (On a GPU, Dynamo knows `@triton.jit` kernels without all that. It does not know the interpreter, nor kernels of other languages.)
 #
 # `add` from section 1 in four forms, under `torch.compile(fullgraph=True)`. What does each give: one graph, a graph break, or an
 # error?
@@ -364,11 +297,12 @@ you.against(forms | {"… and x wants a gradient": last}, evidence=experiments.L
 # added.register_autograd(lambda ctx, grad: (grad, grad))
 # ```
 #
-# (`add` as it is breaks the graph although `fullgraph=True` stands there. In torch 2.13 this break raises no error, and the
-# result has no gradient. So look at the counts.)
+# (`add` as it is cannot be captured: with `fullgraph=True` that is an error, without it a graph break. Called plainly it gives no error,
+# and a result without a gradient. That is worse.)
 #
 # [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on your inputs and
-# compares it with its labels. Here is a sigmoid that takes any strides, and always gives a contiguous result. Its fake
+# compares it with its labels, by four tests: the schema (is an input changed that it does not name?), the registration of the gradient,
+# the fake against the real result, and tracing. Where no input wants a gradient, the second test has nothing to say. Here is a sigmoid that takes any strides, and always gives a contiguous result. Its fake
 # says something else:
 
 # %% experiment
@@ -397,7 +331,8 @@ experiments.checked({"row by row": (sigmoid, matrix), "column by column": (sigmo
 # **Exercise 21.3 — an operator with a gradient** (★★★, 12 min)
 #
 # `forward(x)` and `backward(dy, y)` launch a kernel each: a sigmoid, and the gradient of x from that of y and from y. The test
-# hands you both. Make them an operator that trains, plain and compiled. Your answer never looks into the two functions.
+# hands you both. Make them an operator that trains, plain and compiled. Call the two functions as they are, and hand on what comes in as
+# it comes. Your second operator is the object that `custom_op` returns: the test refuses `getattr` with a name made at run time.
 #
 # <details><summary>Hint 1</summary>Two operators: <code>custom_op(name, mutates_args=())</code> and one more for
 # <code>backward</code>, under another name such as <code>name + "_backward"</code>. The functions that they are made from need type hints
@@ -481,8 +416,8 @@ experiments.ways(gelu, wide[0] * wide[1], first="GELU")
 
 # %% [markdown]
 # The formula launches {{gelu_kernels}} kernels and moves {{gelu_times:.0f}} times as much as need be. A kernel of your own
-# would end that. But `F.gelu` ends it too, and lesson 02 put it there. It reads x once and writes the result once, and **no kernel can do
-# with less than that**. So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator,
+# would end that. But `F.gelu` ends it too, and lesson 02 put it there. Forward, it reads x once and writes the result once, and **no kernel
+# for GELU alone can do with less than that**. (Only the product before it could, by applying GELU before it stores.) So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator,
 # the compiler, a kernel.
 #
 # ## Your own script
@@ -545,7 +480,7 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · a
 # | A mask at each load and store, `other` neutral for what follows. | Sides that divide by the block. Then a mask costs little, and is still right. |
 # | Sums in float32. | Integers; sums of a few numbers. |
 # | A custom operator for kernel and backward, a fake for each, opcheck. | On a GPU the compiler sees `@triton.jit` kernels itself, and [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) leaves them visible. |
-# | The interpreter says whether a kernel is right, and what it moves. | It says nothing about time, registers, or what happens when programs run at once. |
+# | The interpreter says whether a kernel is right, and what it moves. | It says nothing about time, registers, what happens when programs run at once, or places past 2³¹: there `row * row_step` of 32 bits overflows on a GPU. |
 #
 # **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
 # [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for
@@ -554,12 +489,83 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · a
 # %% [markdown]
 # ## Further
 #
-# Each section stands alone.
+# Each section needs only the core, run before it; the product in tiles needs the section on reuse too.
+
+# %% [markdown]
+# ### Reuse (12 min)
+#
+# In a softmax each number belongs to one row, so one program and one load are enough: the kernel is bound by memory. A
+# matrix product c = a @ b is
+# different: each element of a meets n elements of b. Whether it is *loaded* n times depends on you. The kernel that most
+# people write first gives each element of c a program of its own:
+
+
+# %% experiment
+@triton.jit
+def dot_kernel(a, b, c, k, n, BLOCK: tl.constexpr):
+    i, j, at = tl.program_id(0), tl.program_id(1), tl.arange(0, BLOCK)
+    row = tl.load(a + i * k + at, mask=at < k, other=0.0)
+    column = tl.load(b + at * n + j, mask=at < k, other=0.0)
+    tl.store(c + i * n + j, tl.sum(row * column, 0))
+
+
+def product_by_dots(a, b):
+    c = torch.empty(len(a), b.shape[1])
+    dot_kernel[(len(a), b.shape[1])](
+        a, b, c, a.shape[1], b.shape[1], BLOCK=triton.next_power_of_2(a.shape[1])
+    )
+    return c
+
+
+# %% [markdown]
+# Take a (12, 20) and b (20, 8): 240 and 160 elements. How often does it load each element of a, and of b? A **tile** is a
+# block of c that one program computes. How often would programs with tiles of 4 × 4 load them?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "each of a, by dots": ...,
+        "each of b, by dots": ...,
+        "each of a, tiles of 4 × 4": ...,
+        "each of b, tiles of 4 × 4": ...,
+    },
+    choices=[1, 2, 3, 8, 12],
+)
+
+# %% experiment
+a, b = torch.arange(240.0).view(12, 20) / 100, torch.arange(160.0).view(20, 8) / 100
+dots = experiments.ran("dots", lambda: product_by_dots(a, b), want=a @ b)
+loaded = {name: moved.elements for name, moved in dots.seen.launches[0].loads.items()}
+measured = {"each of a, by dots": loaded["a"] // 240, "each of b, by dots": loaded["b"] // 160}
+measured |= {"each of a, tiles of 4 × 4": 8 // 4, "each of b, tiles of 4 × 4": 12 // 4}
+you.against(
+    measured,
+    experiments.launches({"product_by_dots": dots}),
+    evidence=f"{experiments.LIVE} · arithmetic",
+    what="loads",
+)
+
+# %% [markdown]
+# By dots each element of a is loaded once for each of the 8 **columns of c**, and each of b once for each of the 12 rows. A
+# program with a tile loads a band of a and a band of b, and uses each loaded element for a whole row or column of its tile. So
+# an element of a is loaded once for each column *of tiles*:
+#
+# $$\text{loads} = m \cdot k \cdot \lceil n / \text{columns} \rceil + k \cdot n \cdot \lceil m / \text{rows} \rceil$$
+#
+# **Move it.** (1) Make the tile 64 rows high and 1 column wide, then 8 × 8. Which loads less, and why? (2) At which tiles is
+# nothing masked?
+#
+# <details><summary>Answers</summary>(1) 8 × 8, although both tiles have 64 elements: a is loaded once for each column of
+# tiles, and there are many more columns of tiles when they are thin. Of tiles with as many elements the square one loads
+# least, as long as its sides divide m and n. (2) Where the tile's sides divide m and n.</details>
+
+# %% experiment
+traffic_explorer()
 
 # %% [markdown]
 # ### A product in tiles (25 min)
 #
-# Section 3 has the formula. How large must a tile be? A large product, with the tiles that a GPU uses:
+# The section before has the formula. How large must a tile be? A large product, with the tiles that a GPU uses:
 
 # %% experiment
 tiles = (16, 32, 64, 128, 256)
@@ -567,7 +573,7 @@ lesson.keep(per_byte=2 * 4096**3 / (2 * experiments.tile_loads(4096, 4096, 4096,
 experiments.reuse(4096, tiles)
 
 # %% [markdown]
-# Twice the side of the tile, half the loads. With tiles of 128 a loaded byte is used for {{per_byte:.0f}} FLOPs. The line says how many
+# Twice the side of the tile, half the loads. With tiles of 128 a loaded byte is used for {{per_byte:.0f}} FLOPs. The dashed line in the picture says how many
 # the card needs if every load goes to device memory. The rest is the **cache's** work: programs that run at the same time load
 # the same bands, and find them there. A tile cannot grow for ever: it lies in registers, and they are few.
 #
@@ -692,15 +698,18 @@ long = torch.linspace(-3, 3, 600).view(2, 300)
 two = experiments.ran("online", lambda: online(long), want=long.softmax(-1))
 measured = {"three passes": 3, "a running maximum and sum": two.seen.loads // long.numel()}
 you.against(
-    measured, experiments.launches({"online": two}), evidence=experiments.LIVE, what="loads of each element"
+    measured,
+    experiments.launches({"online": two}),
+    evidence=f"{experiments.LIVE} · arithmetic",
+    what="loads of each element",
 )
 
 # %% [markdown]
 # Attention in blocks (lesson 19) goes one step further: what it wants is a *sum* weighted by these numbers. A running sum can
 # be mended like `total`, so the second pass falls away, and the scores are never stored.
 #
-# The running sum must be in float32. In float16 it stops growing when what is added is at most half the distance to the next
-# number:
+# The running sum must be in float32. In float16 it stops growing when what is added is less than half the distance to the next
+# number, or just half of it and the last digit is even:
 
 # %% experiment
 running = {"float16": torch.zeros((), dtype=torch.float16), "float32": torch.zeros(())}
@@ -711,8 +720,7 @@ for name, total in running.items():
 lesson.keep(stops_at=running["float16"].item())
 
 # %% [markdown]
-# At {{stops_at:,.0f}} the next float16 is 2 away (lesson 10). Blocks help by the way: a sum of block sums adds numbers of like
-# size.
+# At {{stops_at:,.0f}} the next float16 is 2 away (lesson 10). Blocks help by the way: a sum of block sums adds larger numbers to the total, and fewer of them.
 #
 # ### A norm with its backward (35 min)
 #
@@ -826,6 +834,7 @@ cases = [
     Normed(7, 33, "float16", "every second", scale=30.0),
 ]
 cases += [Normed(2, 1000, "bfloat16"), Normed(9, 3, layout="one row"), Normed(3, 40, scale=1e-3)]
+cases += [Normed(4, 6, layout="columns", dy="row by row")]
 check_rms_norm(*cases)
 check_rms_norm_backward(*cases)
 ### END HIDDEN TESTS

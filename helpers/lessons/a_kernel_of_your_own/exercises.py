@@ -199,7 +199,7 @@ def _wrong_matmul(case: Product, got: dict[str, Any]) -> str | None:
 
 def check_matmul(*cases: Product) -> None:
     verify = each(lambda report: _wrong_matmul(report.case, report.value), told=True)
-    check.function("matmul", cases, drive=_drive_matmul, verify=verify, look="3 · Reuse")
+    check.function("matmul", cases, drive=_drive_matmul, verify=verify, look="Further: Reuse")
 
 
 # --- 21.3 operator ------------------------------------------------------------------------------------------------
@@ -236,7 +236,8 @@ def _drive_operator(operator: Callable[..., Any], **case: Any) -> dict[str, Any]
     op = operator(f"lesson21::sigmoid_{_made[0]}", given.forward, given.backward)
     if not isinstance(op, torch.library.CustomOpDef):
         return {"kind": type(op).__name__}
-    got: dict[str, Any] = {}
+    operator(f"lesson21::other_{_made[0]}", given.forward, _other_backward)  # the first one keeps its own
+    got: dict[str, Any] = {"fake": _fake_gradient(op, of)}
     factor = torch.arange(1.0, of.columns + 1).to(DTYPES[of.dtype])
 
     def model(x: Tensor) -> Tensor:
@@ -276,6 +277,26 @@ def _drive_operator(operator: Callable[..., Any], **case: Any) -> dict[str, Any]
     return got
 
 
+def _other_backward(dy: Tensor, y: Tensor) -> Tensor:
+    raise AssertionError("the backward of an operator that was made later ran: each needs a name of its own")
+
+
+def _fake_gradient(op: Any, of: Used) -> str:
+    """What is wrong with the gradient that the fakes give, where that of y lies column by column, or is one number expanded."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode:
+        x = mode.from_tensor(of.x()).requires_grad_()
+        for dy in (
+            torch.empty(of.columns, of.rows, dtype=x.dtype).t(),
+            torch.empty(1, dtype=x.dtype).expand(x.shape),
+        ):
+            (dx,) = torch.autograd.grad(op(x), x, dy)
+            if dx.shape != x.shape or not dx.is_contiguous():
+                return f"the fake of backward gives strides {dx.stride()} for dy with strides {dy.stride()}; the kernel's result is contiguous"
+    return ""
+
+
 def _wrong_operator(case: Used, got: dict[str, Any]) -> str | None:
     if "kind" in got:
         return f"returned a {got['kind']}; wanted the operator that torch.library.custom_op makes"
@@ -309,6 +330,8 @@ def _wrong_operator(case: Used, got: dict[str, Any]) -> str | None:
     size = DTYPES[case.dtype].itemsize
     if got["saved"] != many * size:
         return f"it keeps {got['saved']:,} bytes for backward; wanted {many * size:,}: the result, and not x"
+    if got["fake"]:
+        return str(got["fake"])
     for name, said in got["opcheck"].items():
         if said != "SUCCESS":
             return f"torch.library.opcheck, {name}: {said}"
@@ -322,7 +345,7 @@ def check_operator(*cases: Used) -> None:
         cases,
         drive=_drive_operator,
         verify=verify,
-        look="4 · An operator of PyTorch",
+        look="3 · An operator of PyTorch",
         counters=False,
     )
 
@@ -334,7 +357,9 @@ _NORM = "Further: A norm with its backward"
 
 @dataclass(frozen=True)
 class Normed:
-    """The case: rows to norm, with weights. layout: as x and its gradient lie in memory; scale: of x."""
+    """The case: rows to norm, with weights. layout: as x lies in memory, and dy too, if it has no layout of its own; scale:
+    of x.
+    """
 
     rows: int
     columns: int
@@ -342,9 +367,11 @@ class Normed:
     layout: str = "row by row"
     scale: float = 1.0
     eps: float = 1e-6
+    dy: str = ""
 
     def __str__(self) -> str:
         lies = "" if self.layout == "row by row" else f", in memory {self.layout}"
+        lies += f", dy {self.dy}" if self.dy else ""
         return f"x ({self.rows}, {self.columns}) {self.dtype}{lies}, eps {self.eps:g}"
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -353,7 +380,7 @@ class Normed:
         x = _numbers(self.rows, self.columns, 3, scale=self.scale).to(dtype)
         dy = _numbers(self.rows, self.columns, 4).to(dtype)
         weight = _numbers(1, self.columns, 5, shift=1.0)[0].to(dtype)
-        return _layout(x, self.layout), weight, _layout(dy, self.layout)
+        return _layout(x, self.layout), weight, _layout(dy, self.dy or self.layout)
 
     def wanted(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """y, rstd, dx, dweight, computed in float64 by autograd."""
@@ -380,15 +407,22 @@ def _drive_norm_backward(rms_norm_backward: Callable[..., Any], count: Any, **ca
     of = Normed(**case)
     x, weight, dy = of.tensors()
     rstd = (x.float().square().mean(-1) + of.eps).rsqrt()
-    with kernels.Memory() as memory, kernels.watch() as seen:
-        counts = count(rms_norm_backward, memory.put(dy), memory.put(x), memory.put(weight), memory.put(rstd))
-    return _normed(counts, memory, seen)
+    with kernels.Memory() as memory:
+        given = [memory.put(t) for t in (dy, x, weight, rstd)]
+        earlier = rms_norm_backward(*given)  # nothing of it may be in what comes next
+        with kernels.watch() as seen:
+            counts = count(rms_norm_backward, *given)
+    got = _normed(counts, memory, seen)
+    if isinstance(earlier, tuple | list):
+        got["earlier"] = [memory.get(t) if isinstance(t, Tensor) else t for t in earlier]
+    return got
 
 
 def _normed(counts: Any, memory: kernels.Memory, seen: kernels.Watch) -> dict[str, Any]:
     two = counts.result if isinstance(counts.result, tuple | list) else [counts.result]
     values = [memory.get(t) if isinstance(t, Tensor) else t for t in two]
-    return {"values": values, "loads": seen.loads, "stores": seen.stores, "host": _host(counts.by_operator)}
+    moved = {"loads": seen.loads, "stores": seen.stores, "raced": seen.raced}
+    return {"values": values, **moved, "host": _host(counts.by_operator)}
 
 
 def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None:
@@ -405,6 +439,14 @@ def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None
         )
         if text := _close(value, want, dtype, name, scale):
             return text + _outside(got)
+    if got["raced"]:
+        return (
+            f"right here, where programs run one after another; {got['raced']} elements are stored by more than one program of a "
+            "launch, and on a GPU chance decides which comes last: tl.atomic_add, or a part for each program"
+        )
+    for name, first, value in zip(names, got.get("earlier", ()), got["values"], strict=False):
+        if not isinstance(first, Tensor) or not torch.equal(first, value):
+            return f"{name} of one call is changed by the next call"
     many = case.rows * case.columns
     loads, stores = (
         (4 * many + case.rows, 2 * many + case.columns) if backward else (2 * many, many + case.rows)

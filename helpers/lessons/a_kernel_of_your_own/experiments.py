@@ -227,8 +227,8 @@ def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
     if not kernels.available():
         return str(json.loads(_KEPT.read_text(encoding="utf-8"))[name])
     try:
-        with quiet(), compiling.watch("aot_eager") as w:
-            result = torch.compile(fn, fullgraph=True)(*args)
+        with quiet(), compiling.watch() as w:
+            result = torch.compile(fn, fullgraph=True, backend="aot_eager")(*args)
             if any(arg.requires_grad for arg in args):
                 result.sum().backward()
         made = "a break" if w.counts()["graph_breaks"] else "one graph"

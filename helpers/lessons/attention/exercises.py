@@ -153,7 +153,7 @@ def _wrong_blocks(report: check.Report) -> str | None:
         return odd
     if got["asked"] > of.queries * of.keys:
         return f"the rule was asked for {got['asked']:,} pairs; there are {of.queries * of.keys:,}, each asked for once"
-    most = 24 * of.block * of.keys + 16 * want.numel() + 4096
+    most = 24 * of.block * of.keys + 16 * want.numel() + 8 * (of.queries + of.keys) + 4096
     if got["peak"] > most:
         return f"values are right, but it held {got['peak']:,} bytes at its peak; wanted at most {most:,}: a row of blocks at a time"
     return None

@@ -70,7 +70,12 @@ def of_steps(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> T
         for name, c in ((name, counts[i]) for name, counts in steps.items())
     ]
     columns = ["tokens", "attention", "peak, MiB", "kept for backward, MiB", "GFLOPs", "operators"]
-    return table(rows, columns, evidence=LIVE, caption="2 heads of 64 features, float32")
+    return table(
+        rows,
+        columns,
+        evidence=LIVE,
+        caption="2 heads of 64 features, float32; peak: what the step makes, beside q, k and v; kept for backward: with q, k and v",
+    )
 
 
 def on_h100(ways: Mapping[str, Attention], lengths: Sequence[int]) -> Table:
@@ -112,7 +117,7 @@ def of_running(rows: Sequence[Sequence[Any]], naive: str) -> dict[str, str]:
     return {
         "sum of exp(score), scores up to 90, float32": naive if naive in ("inf", "nan") else "right",
         "a larger maximum comes: the old sum is": "multiplied" if shrinks else "kept",
-        "passes over the row": "one",
+        "passes over the row, for the sum": "one",
     }
 
 
@@ -196,7 +201,7 @@ def of_masks(block_masks: Mapping[str, Any], rules: Mapping[str, masks.Rule]) ->
                 f"{allowed:.1%}",
                 f"{masks.computed(mask)} of {len(flat)}",
                 f"{flat.count(masks.WHOLE)}",
-                f"{4 * n * n:,}",
+                f"{n * n:,}",
                 f"{masks.nbytes(mask):,}",
             )
         )
@@ -205,7 +210,7 @@ def of_masks(block_masks: Mapping[str, Any], rules: Mapping[str, masks.Rule]) ->
         "pairs allowed",
         "blocks computed",
         "whole",
-        "bytes of n² numbers",
+        "bytes of a bool mask",
         "bytes of the block mask",
     ]
     return table(rows, columns, evidence="arithmetic", caption="1,024 tokens, blocks of 128 × 128")
@@ -286,10 +291,9 @@ def padding(flops: Mapping[str, int]) -> Table:
     return table(rows, ["batch", "FLOPs of a linear layer"], evidence=LIVE)
 
 
-def of_groups(counts: Mapping[str, Counts], q: Tensor, k: Tensor) -> dict[str, str]:
+def of_groups(counts: Mapping[str, Counts]) -> dict[str, str]:
     every, repeated, grouped = counts.values()
     return {
-        "bytes of keys and values, 8 heads → 2": "a quarter" if 4 * k.nbytes == q.nbytes else "as many",
         "FLOPs": "as many" if grouped.flops == every.flops else "a quarter",
         "new bytes of enable_gqa": "fewer"
         if grouped.bytes_allocated < repeated.bytes_allocated

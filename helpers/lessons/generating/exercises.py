@@ -171,7 +171,9 @@ def check_StaticCache(*cases: Passes) -> None:
 
 @dataclass(frozen=True)
 class Texts:
-    """What a model says: a row each, of tokens below `words`. The last token of the prompt stands at `place`."""
+    """What a model says: a row each, of tokens below `words`. The last token of the prompt stands at `place`; asked_end:
+    it is `end` in all rows, which ends nothing.
+    """
 
     rows: tuple[tuple[int, ...], ...]
     most: int
@@ -179,6 +181,7 @@ class Texts:
     every: int
     place: int = 5
     words: int = 9
+    asked_end: bool = False
 
 
 def _generated(generate: Callable[..., Any], **fields: Any) -> dict[str, Any]:
@@ -193,7 +196,9 @@ def _generated(generate: Callable[..., Any], **fields: Any) -> dict[str, Any]:
 
 def _run_texts(generate: Callable[..., Any], of: Texts, every: int, values: bool) -> tuple[Any, ...]:
     gpu, calls = simulate("H100", values=values, strict=False), list[Any]()
-    rows, first = torch.tensor(of.rows), torch.full((len(of.rows), 1), of.words - 1)
+    rows = torch.tensor(of.rows)
+    first = torch.full((len(of.rows), 1), of.end if of.asked_end else of.words - 1)
+    fits = list[Tensor]()
     ended = ((rows == of.end).cumsum(1) > 0).roll(1, 1)
     ended[:, 0] = False
     fed = torch.cat([first, torch.where((rows == of.end).cumsum(1) > 0, of.end, rows)[:, :-1]], 1)
@@ -202,22 +207,30 @@ def _run_texts(generate: Callable[..., Any], of: Texts, every: int, values: bool
         kept = start.clone()
 
         def step(tokens: Tensor, places: Tensor) -> Tensor:
+            begun.append(gpu.syncs)
             shapes = [list(tokens.shape), str(tokens.dtype), list(places.shape), str(places.dtype)]
             calls.append([*shapes, str(tokens.device), str(places.device)])
             at = (places - of.place).clamp(0, rows.shape[1] - 1).reshape(-1)[:1]
             right = tokens.reshape(len(rows), -1)[:, -1:] == before.index_select(1, at)
+            fits.append(right.all())
             says = torch.where(right, said.index_select(1, at), (of.end + 1) % of.words)
             return torch.zeros(len(rows), of.words, device=gpu.device).scatter(1, says, 1.0)
 
         gpu.synchronize()
-        syncs, kernels = gpu.syncs, len(gpu.kernels)
+        kernels, begun = len(gpu.kernels), list[int]()
+        waits = -gpu.syncs
         result = generate(step, start, of.place, of.most, of.end, every)
-        syncs = gpu.syncs - syncs
+        waits += gpu.syncs
+        syncs = gpu.syncs - begun[0] if begun else waits  # those in the loop
         copies = sum(kernel.kind == "copy h2d" for kernel in gpu.kernels[kernels:])
         gpu.synchronize()
         if not values:
             return None, calls, syncs, copies, []
         faults = [] if torch.equal(kept, start) else ["the caller's tokens were written over"]
+        if odd := next((i for i, fit in enumerate(fits, 1) if not bool(fit)), 0):
+            faults.append(
+                f"call {odd} of step() was not given the tokens that came before it; of a row that has ended, that is `end`"
+            )
         here = [list(result.shape), str(result.dtype), result.tolist()]
     return here, calls, syncs, copies, faults + list(gpu.faults)
 
@@ -322,7 +335,10 @@ def _scheduled(Scheduler: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         for i, (at, prompt, longest, _) in enumerate(of.requests):
             if at == len(steps):
                 scheduler.arrive(f"r{i}", prompt, longest)
-        now = list(scheduler.next())
+        now = scheduler.next()
+        if not isinstance(now, list):
+            return {"steps": steps, "odd": f"next() returned a {type(now).__name__}, wanted a list"}
+        now = list(now)
         steps.append(list(now))
         for name in dict.fromkeys(now):
             if name not in left:
@@ -390,6 +406,7 @@ def _refused(Scheduler: Callable[..., Any], slots: int, places: int, prompt: int
         scheduler.arrive("r0", prompt, most)
     except ValueError:
         after = Scheduler(slots, places).next()
+        scheduler.arrive("r1", 1, 0)
         return f"ValueError, then {list(after)} and {list(scheduler.next())}"
     theirs = list(Scheduler(slots, places).next())
     return f"let in: {list(scheduler.next())}, by another scheduler: {theirs}"
@@ -398,7 +415,9 @@ def _refused(Scheduler: Callable[..., Any], slots: int, places: int, prompt: int
 def check_refused(*cases: check.Case) -> None:
     """cases: slots, places, prompt, most, of a request that can never fit, or fits exactly."""
     expect = lambda slots, places, prompt, most: (  # noqa: E731
-        "ValueError, then [] and []" if prompt + most > places else "let in: ['r0'], by another scheduler: []"
+        "ValueError, then [] and ['r1']"
+        if prompt + most > places
+        else "let in: ['r0'], by another scheduler: []"
     )
     check.function("Scheduler", cases, expect, drive=_refused, look="4 · Many requests")
 
@@ -489,7 +508,10 @@ def _all_ways(speculate: Callable[..., Any], **fields: Any) -> dict[str, Any]:
             tokens = [*map(int, drafted)]
             return [of.shares("large", [*map(int, prefix), *tokens[:i]]) for i in range(len(tokens) + 1)]
 
-        made = speculate(target, draft, list(of.prefix), of.k, draws.coin, draws.pick)
+        before = list(of.prefix)
+        made = speculate(target, draft, before, of.k, draws.coin, draws.pick)
+        if before != [*of.prefix]:
+            raise ValueError(f"the caller's prefix was changed: {before}, and it was {[*of.prefix]}")
         result = tuple(int(token) for token in made)
         shares[result] = shares.get(result, Fraction(0)) + draws.share
         most = [max(pair) for pair in zip(most, calls, strict=True)]

@@ -181,10 +181,18 @@ def attention(
     """
     if query.is_meta:
         query, key, value, attn_mask = lower_precision(query, key, value, attn_mask)
-        alike = query.dtype == key.dtype == value.dtype and query.shape[-1] == value.shape[-1]
+        alike = query.dtype == key.dtype == value.dtype and query.shape[-1] == key.shape[-1]
         fused = query.dim() == 4 and alike and not (is_causal and attn_mask is not None)
         recent = capability >= (8, 0)
-        if fused and attn_mask is None and _flash(query, recent and torch.backends.cuda.flash_sdp_enabled()):
+        as_wide = (
+            query.shape[-1] == value.shape[-1]
+        )  # the memory-efficient kernel takes values of another width
+        if (
+            fused
+            and as_wide
+            and attn_mask is None
+            and _flash(query, recent and torch.backends.cuda.flash_sdp_enabled())
+        ):
             if enable_gqa:
                 key, value = _every_head(query, key), _every_head(query, value)
             flash = aten._scaled_dot_product_flash_attention

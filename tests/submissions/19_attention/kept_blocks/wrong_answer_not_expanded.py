@@ -1,4 +1,4 @@
-# takes the rule's answer as it comes, which may have one column only: earns 1
+# takes the rule's answer as it comes, which may have one column only: earns 0
 def kept_blocks(rule, queries, keys, block):
     j, table = torch.arange(keys), []
     for i in torch.arange(queries)[:, None].split(block):

@@ -1,4 +1,4 @@
-# judges a block by its four corners: earns 1
+# judges a block by its four corners: earns 0
 def kept_blocks(rule, queries, keys, block):
     table = []
     for start in range(0, queries, block):
