@@ -123,6 +123,7 @@ def _listen(interpreter: Any, tl: Any) -> None:
         meant = moved(pointers, mask, "stores", "stores")
         active = interpreter.np.broadcast_to(mask.data, meant.data.shape) if mask is not None else _all(meant)
         program, launch = tuple(self.grid_idx), _Running.launch
+        assert launch is not None  # `moved` has refused it
         for address in meant.data[active].tolist():
             if _Running.storer.setdefault(address, program) not in (program, None):
                 launch.raced += 1

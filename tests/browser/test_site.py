@@ -278,7 +278,9 @@ def test_every_prediction_can_be_right(site: Path, page: Page) -> None:
         }""")
         assert wrong == [], f"{path.name}: {wrong[:3]}"
         folded = "p => /^(Exercise \\d|Move it)/.test(p.textContent.trim()) && p.closest('details.result')"
-        hidden = page.evaluate(f"[...document.querySelectorAll('article p')].filter({folded}).map(p => p.textContent)")
+        hidden = page.evaluate(
+            f"[...document.querySelectorAll('article p')].filter({folded}).map(p => p.textContent)"
+        )
         assert hidden == [], f"{path.name}: folded away with a result: {hidden[:2]}"
 
 

@@ -62,8 +62,10 @@ def _read(name: str) -> Ran:
     kept = json.loads(_KEPT.read_text(encoding="utf-8"))[name]
     launches = []
     for one in kept["seen"]["launches"]:
-        ways = {way: {arg: Moved(**moved) for arg, moved in one[way].items()} for way in ("loads", "stores")}
-        launches.append(Launch(one["kernel"], tuple(one["grid"]), **ways))
+        loads, stores = (
+            {arg: Moved(**moved) for arg, moved in one[way].items()} for way in ("loads", "stores")
+        )
+        launches.append(Launch(one["kernel"], tuple(one["grid"]), loads, stores))
     return Ran(Watch(launches), kept["error"], kept["same"])
 
 
