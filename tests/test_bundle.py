@@ -44,7 +44,7 @@ def copy(files: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> P
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{folder}" exec "{sys.executable}" "$@"\n')
     python.chmod(0o755)
-    inputs = [(folder / name).read_text() for name in ("pyproject.toml", "constraints.txt")]
+    inputs = [(folder / name).read_text() for name in ("pyproject.toml", "constraints.txt", "etc/triton.txt")]
     (folder / ".venv" / ".installed").write_text(f"{(folder / '.venv').resolve()}\n" + "".join(inputs))
     return folder
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from helpers import check, kernels
 from helpers.check.compare import difference
 from helpers.check.judges import each
+from helpers.pytorch import private_torch
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 #: rtol and atol of a result
@@ -283,9 +284,7 @@ def _other_backward(dy: Tensor, y: Tensor) -> Tensor:
 
 def _fake_gradient(op: Any, of: Used) -> str:
     """What is wrong with the gradient that the fakes give, where that of y lies column by column, or is one number expanded."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    with FakeTensorMode() as mode:
+    with private_torch.FakeTensorMode() as mode:
         x = mode.from_tensor(of.x()).requires_grad_()
         for dy in (
             torch.empty(of.columns, of.rows, dtype=x.dtype).t(),
