@@ -225,7 +225,7 @@ def _run_texts(generate: Callable[..., Any], of: Texts, every: int, values: bool
         copies = sum(kernel.kind == "copy h2d" for kernel in gpu.kernels[kernels:])
         gpu.synchronize()
         if not values:
-            return None, calls, syncs, copies, []
+            return None, calls, waits, copies, []  # those before the first step too
         faults = [] if torch.equal(kept, start) else ["the caller's tokens were written over"]
         if odd := next((i for i, fit in enumerate(fits, 1) if not bool(fit)), 0):
             faults.append(

@@ -184,9 +184,8 @@ def attention(
         alike = query.dtype == key.dtype == value.dtype and query.shape[-1] == key.shape[-1]
         fused = query.dim() == 4 and alike and not (is_causal and attn_mask is not None)
         recent = capability >= (8, 0)
-        as_wide = (
-            query.shape[-1] == value.shape[-1]
-        )  # the memory-efficient kernel takes values of another width
+        # the memory-efficient kernel takes values of another width, flash does not
+        as_wide = query.shape[-1] == value.shape[-1]
         if (
             fused
             and as_wide
