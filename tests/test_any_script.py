@@ -15,8 +15,8 @@ import torch
 from helpers import __main__ as command
 from helpers import trace
 from helpers.own_script import Refused, Report, findings, live, run, run_live, true_values, where
-from helpers.own_script.host_time import _last_unseen, _Workers
-from helpers.own_script.places import Place
+from helpers.own_script.host_time import _last_unseen, _Workers, ticking
+from helpers.own_script.places import Place, place
 from tests.long import own_scripts
 
 HEAD = """
@@ -195,6 +195,38 @@ def test_a_loader_that_its_workers_cannot_keep_up_with(tmp_path: Path) -> None:
     # more workers at the one, less work at the other
     both = {("workers", line_of(text, mark)) for mark in ("for x, y in loader", "# here")}
     assert {(row.kind, row.place.line) for row in found.rows[:2] if row.place} == both
+
+
+def test_what_workers_hide_is_named(tmp_path: Path) -> None:
+    slow = SCRIPT.replace("loader = Data", "def slowly(rows):\n    time.sleep(0.01)  # here\n    return torch.utils.data.default_collate(rows)\n\nloader = Data")  # fmt: skip
+    text = slow.format(**PLAIN | {"loader": "num_workers=2, collate_fn=slowly", "end": "time.sleep(0.03)"})
+    found = ran(tmp_path, text, factor=1.0)
+    (row,) = (row for row in found.rows if row.place and row.place.line == line_of(text))
+    assert row.kind == "workers" and row.buys_s == 0.0 and row.hidden_s > 0.002
+    assert "hidden: " in str(found)
+
+
+def test_what_the_host_hides_is_named(tmp_path: Path) -> None:
+    """A copy of the GPU's that buys nothing while the host is the limit: in the table all the same."""
+    fault = {"forward": "x = (x.t().contiguous().t() * 2).t().contiguous().t()  # here"}
+    text = SCRIPT.format(**PLAIN | fault | {"end": "time.sleep(0.02)"})
+    (row,) = (r for r in ran(tmp_path, text, 1.0).rows if r.place and r.place.line == line_of(text))
+    assert row.hidden_s > row.buys_s
+    alone = ran(tmp_path, SCRIPT.format(**PLAIN | fault))
+    (row,) = (row for row in alone.rows if row.place and row.place.line == line_of(text))
+    assert row.buys_s > 0.0 and row.hidden_s == 0.0
+
+
+def test_a_jump_back_to_a_loops_head_has_a_line() -> None:
+    seen: list[Place | None] = []
+    with ticking(lambda frame: seen.append(place(frame))):
+        until = time.perf_counter() + 0.2
+        while time.perf_counter() < until:
+            for _ in range(50):
+                for _ in range(3):
+                    if seen is None:
+                        break
+    assert seen and all(where is not None and where.line for where in seen)
 
 
 def test_the_line_of_an_operator_after_which_python_looks_for_no_signal() -> None:

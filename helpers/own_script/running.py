@@ -32,7 +32,7 @@ class Refused(Exception):
 @dataclass
 class Run:
     """What a run left behind. bounds: the steps' ends, the warm-up's first. snapshot: of the memory, None where no step ran.
-    switches: what was on that makes steps slow. unsaved: paths of checkpoints that were not written. values: the true ones, None where there are none. ended: why the script ended before all steps had run, "" if it did not."""
+    switches: what was on that makes steps slow. unsaved: paths of checkpoints that were not written. worked: what a loader's workers did, as `HostTime` has it. values: the true ones, None where there are none. ended: why the script ended before all steps had run, "" if it did not."""
 
     script: str
     gpu: SimGPU
@@ -45,6 +45,7 @@ class Run:
     grown: list[int] = field(default_factory=list)
     switches: list[str] = field(default_factory=list)
     unsaved: list[str] = field(default_factory=list)
+    worked: list[tuple[int, Place, float]] = field(default_factory=list)
     ended: str = ""
 
     @property
@@ -85,7 +86,7 @@ def on(
 
     watch = host_time.HostTime(machine, factor, charge)
     true = TrueValues(gpu) if values else None
-    made = Run(name, gpu, marks, [], warm, factor, true)
+    made = Run(name, gpu, marks, [], warm, factor, true, worked=watch.worked)
 
     def before() -> None:
         watch.stop()
