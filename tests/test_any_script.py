@@ -140,7 +140,7 @@ def test_the_same_every_time_without_the_hosts_own_time(tmp_path: Path) -> None:
 
 
 def test_pythons_own_time_is_charged_to_its_line(tmp_path: Path) -> None:
-    text = SCRIPT.format(**PLAIN | {"end": "time.sleep(0.02)  # here"})
+    text = SCRIPT.format(**PLAIN | {"end": "time.sleep(0.3)  # here"})
     found = ran(tmp_path, text, factor=1.0)
     (row,) = (
         row for row in found.rows if row.place and (row.kind, row.place.line) == ("python", line_of(text))
@@ -209,7 +209,7 @@ def test_what_workers_hide_is_named(tmp_path: Path) -> None:
 def test_what_the_host_hides_is_named(tmp_path: Path) -> None:
     """A copy of the GPU's that buys nothing while the host is the limit: in the table all the same."""
     fault = {"forward": "x = (x.t().contiguous().t() * 2).t().contiguous().t()  # here"}
-    text = SCRIPT.format(**PLAIN | fault | {"end": "time.sleep(0.02)"})
+    text = SCRIPT.format(**PLAIN | fault | {"end": "time.sleep(0.3)"})
     (row,) = (r for r in ran(tmp_path, text, 1.0).rows if r.place and r.place.line == line_of(text))
     assert row.hidden_s > row.buys_s
     alone = ran(tmp_path, SCRIPT.format(**PLAIN | fault))
