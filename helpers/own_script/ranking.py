@@ -173,13 +173,12 @@ def rank(
         ranked.append(replace(row, next_s=(before - after) / 1e9))
         before = after
     rest = [replace(row, next_s=(before - tape.step_ns(_both(gone, row.scale))) / 1e9) for row in open_]
-    rest = _with_hidden(tape, rest, LITTLE * whole / 1e9)
-    rest = [
+    rows = [
         row
-        for row in rest
+        for row in _with_hidden(tape, [*ranked, *rest], LITTLE * whole / 1e9)
         if {row.kind, *row.also} & _NEVER_NEEDED or max(row.buys_s, row.next_s, row.hidden_s) >= _LEAST_S
     ]
-    return _behind(tape, in_order([*ranked, *rest], whole / 1e9))
+    return _behind(tape, in_order(rows, whole / 1e9))
 
 
 def in_order(rows: Iterable[Row], step_s: float) -> list[Row]:
