@@ -81,7 +81,7 @@ def of_values(content: Any, rng: random.Random) -> Any:
                 other = rng.choice(keys)
                 inner[key], inner[other] = inner[other], inner[key]
             else:
-                inner[key] = rng.choice(ODD)
+                inner[key] = copy.deepcopy(rng.choice(ODD))  # else a list could come to hold itself
             break
     return content
 
