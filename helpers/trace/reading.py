@@ -218,7 +218,8 @@ def _columns(events: Sequence[dict[str, Any]], where: str) -> dict[str, Any]:
     args = [a if isinstance(a := e.get("args"), dict) else nothing for e in events]
     ts = _numbers([e.get("ts") for e in events], events, "ts", where)
     dur = _numbers([e.get("dur", 0) for e in events], events, "dur", where)
-    span = (ts + np.minimum(np.maximum(dur, 0), 1e300)).max() - ts.min()
+    first, last = np.clip(ts, -1e18, 1e18), np.clip(ts + np.clip(dur, 0, 1e300), -1e18, 1e18)  # sums stay finite
+    span = last.max() - first.min()
     if span > 1e12:
         raise TraceError(
             f"{where}: its events lie {span / 8.64e10:,.0f} days apart: `ts` and `dur` want microseconds of one clock"
