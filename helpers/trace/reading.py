@@ -218,7 +218,10 @@ def _columns(events: Sequence[dict[str, Any]], where: str) -> dict[str, Any]:
     args = [a if isinstance(a := e.get("args"), dict) else nothing for e in events]
     ts = _numbers([e.get("ts") for e in events], events, "ts", where)
     dur = _numbers([e.get("dur", 0) for e in events], events, "dur", where)
-    first, last = np.clip(ts, -1e18, 1e18), np.clip(ts + np.clip(dur, 0, 1e300), -1e18, 1e18)  # sums stay finite
+    first, last = (
+        np.clip(ts, -1e18, 1e18),
+        np.clip(ts + np.clip(dur, 0, 1e300), -1e18, 1e18),
+    )  # sums stay finite
     span = last.max() - first.min()
     if span > 1e12:
         raise TraceError(

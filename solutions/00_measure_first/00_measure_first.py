@@ -690,6 +690,7 @@ check_paired_speedup(
     Machine(80, ratio=0.97, scatter=0.01, drift=-0.5, typical_s=4e-7),
     Machine(6),
     Machine(7, ratio=2.0, typical_s=5000.0),
+    Machine(30, ratio=1.2, scatter=0.02, typical_s=5e-9),
     refused=[(5, 5), (9, 8)],
 )
 ### END HIDDEN TESTS

@@ -536,6 +536,7 @@ check_unflatten(
         (6, (), (), 5): None,
         (4, (), (), 5): None,
         (0, (0, 3), (3, 1), 0): None,
+        (1, (0, 3), (0, 1), 0): None,
     },
     views=random_views(v.seed(1), many=40),
 )

@@ -300,6 +300,7 @@ check_encode(
     Documents([*range(5_000, 11_000, 400)], 512, 40_960, 15_000, card="A100"),
     Documents([6_000, 1_000, 10_400, 6_200, 9_600, 1_400, 11_000], 128, 30_000, 12_500, card="A100"),
     Documents([12_000] * 6, 256, 20_480, 5_120, card="A100"),
+    Documents([300, 700, 500], 128, 40_960, 1_024, card="A100"),
     Documents([10_000, 8_000, 6_000, 4_000], 256, 20_480, 10_240, card="A100"),
 )
 ### END HIDDEN TESTS
@@ -787,6 +788,7 @@ check_Allocator(
     Program(
         "a = 24 MiB; b = 16 MiB; free a; c = 38 MiB; d = 12 MiB; e = 5 B; free b; f = 3 MiB; g = 5000 B", 56
     ),
+    Program("a = 5 KiB; free a; b = 60 MiB; free b; c = 5 B", 60),
     random_program(21, 150, 20 * 2**20, mib=56),
     random_program(1, 150, 60 * 2**20),
     random_program(4, 150, 2**18),

@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -49,10 +50,14 @@ def _all_from(loader: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed file of documents of these lengths, and calls: i stands for d[i], a list for d.__getitems__(list)."""
+    """A packed file of documents of these lengths, and calls: i stands for d[i], a list for d.__getitems__(list).
+
+    more: so many tokens more has the first document, which no array holds and no call asks for.
+    """
 
     lengths: Sequence[int]
     calls: Sequence[int | list[int]]
+    more: int = 0
 
 
 def _packed_file(lengths: Sequence[int], seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -64,8 +69,9 @@ def _packed_file(lengths: Sequence[int], seed: int = 0) -> tuple[np.ndarray, np.
 class _Map:
     """A packed file as a map, which counts how often it is opened and what is read of it."""
 
-    def __init__(self, tokens: np.ndarray) -> None:
-        self.dtype, self.shape = tokens.dtype, tokens.shape
+    def __init__(self, tokens: np.ndarray, before: int = 0) -> None:
+        """before: so many tokens stand before these."""
+        self.dtype, self.shape, self._before = tokens.dtype, (before + len(tokens),), before
         self._tokens, self._pages = tokens, list[np.ndarray]()
         self._opened = self._reads = self._bytes = 0
 
@@ -74,9 +80,14 @@ class _Map:
         return self
 
     def __len__(self) -> int:
-        return len(self._tokens)
+        return self.shape[0]
 
     def __getitem__(self, which: Any) -> np.ndarray:
+        if isinstance(which, slice):  # a file's first part may be a part that no array holds
+            start, stop, step = which.indices(len(self))
+            which = slice(max(0, start - self._before), max(0, stop - self._before), step)
+        elif self._before:
+            which = np.asarray(which) - self._before
         page = self._tokens[which].copy()
         self._pages.append(page)
         self._reads += page.nbytes > 0
@@ -109,7 +120,7 @@ def _use(Documents: Any, **fields: Any) -> list[dict[str, Any]]:
     """What each call returns and reads: as made, after it was pickled, and what came out of the pickle."""
     asked = Packed(**fields)
     tokens, ends = _packed_file(asked.lengths)
-    file, calls = _Map(tokens), []
+    file, ends, calls = _Map(tokens, asked.more), ends + asked.more, []
     recipe = file._open
     dataset = Documents(recipe, ends)
     sent, load = _pickled(dataset, recipe=recipe, kind=Documents)  # also before its first use
@@ -422,12 +433,17 @@ def _not_shuffled(asked: Epochs, by_epoch: dict[int, list[dict[str, Any]]]) -> s
         return "the order is not shuffled"
     if len(set(orders.values())) < len(orders):
         return "two epochs have the same order"
+    if any(_alike(a, b) for a, b in combinations(shares_of.values(), 2)) and len(first) > 1:
+        return "in two epochs each process has nearly the same samples; wanted: shuffled, then shared out"
     if len(first) > 1:  # a real loader's workers come as one
         if any(all(max(s) - min(s) < len(s) for s in shares) for shares in shares_of.values()):
             return "each share is a run of neighbours, shuffled inside; wanted: shuffled, then shared out"
-        if len(shares_of) > 1 and len(set(shares_of.values())) == 1:
-            return "each process has the same samples in every epoch; wanted: shuffled, then shared out"
     return None
+
+
+def _alike(shares: Sequence[frozenset[int]], others: Sequence[frozenset[int]]) -> bool:
+    """Whether each share has three quarters of its samples in another epoch too."""
+    return all(len(a & b) > 0.75 * len(a) for a, b in zip(shares, others, strict=True) if a)
 
 
 def _wrong_share(samples: int, shares: list[dict[str, Any]]) -> str | None:
