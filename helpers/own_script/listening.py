@@ -29,7 +29,7 @@ from helpers.simulator import SimGPU
 _ENGINE = "_engine_run_backward"
 _LEAF = 2**64 - 1  # AccumulateGrad's sequence number
 #: calls on host memory that mean something on a CUDA build: the simulator has to see them
-_SEEN = frozenset("pin_memory is_pinned to cuda record_stream copy_".split())
+_SEEN = frozenset("pin_memory is_pinned cuda record_stream copy_".split())
 
 
 #: calls whose result holds where all that they are given does

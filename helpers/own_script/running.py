@@ -32,7 +32,7 @@ class Refused(Exception):
 @dataclass
 class Run:
     """What a run left behind. bounds: the steps' ends, the warm-up's first. snapshot: of the memory, None where no step ran.
-    switches: what was on that makes steps slow. unsaved: paths of checkpoints that were not written. values: the true ones, None where there are none. ended: why the script ended before all steps had run, "" if it did not."""
+    switches: what was on that makes steps slow. unsaved: paths of checkpoints that were not written. workers: of the loader that has most. values: the true ones, None where there are none. ended: why the script ended before all steps had run, "" if it did not."""
 
     script: str
     gpu: SimGPU
@@ -45,6 +45,7 @@ class Run:
     grown: list[int] = field(default_factory=list)
     switches: list[str] = field(default_factory=list)
     unsaved: list[str] = field(default_factory=list)
+    workers: int = 0
     ended: str = ""
 
     @property
@@ -121,6 +122,7 @@ def on(
                 pass
             finally:
                 watch.stop()
+                made.workers = watch.workers
     finally:
         gc.set_threshold(*thresholds)
         if made.snapshot is None and found.measured:
