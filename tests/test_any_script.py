@@ -1,5 +1,6 @@
 """`python -m helpers run`: a training script of anybody's, unchanged, on the simulated GPU, its lines ranked."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -15,8 +16,8 @@ import torch
 from helpers import __main__ as command
 from helpers import trace
 from helpers.own_script import Refused, Report, findings, live, run, run_live, true_values, where
-from helpers.own_script.host_time import _last_unseen, _Workers
-from helpers.own_script.places import Place
+from helpers.own_script.host_time import _last_unseen, _Workers, ticking
+from helpers.own_script.places import Place, place
 from tests.long import own_scripts
 
 HEAD = """
@@ -140,7 +141,7 @@ def test_the_same_every_time_without_the_hosts_own_time(tmp_path: Path) -> None:
 
 
 def test_pythons_own_time_is_charged_to_its_line(tmp_path: Path) -> None:
-    text = SCRIPT.format(**PLAIN | {"end": "time.sleep(0.02)  # here"})
+    text = SCRIPT.format(**PLAIN | {"end": "time.sleep(0.3)  # here"})
     found = ran(tmp_path, text, factor=1.0)
     (row,) = (
         row for row in found.rows if row.place and (row.kind, row.place.line) == ("python", line_of(text))
@@ -195,6 +196,52 @@ def test_a_loader_that_its_workers_cannot_keep_up_with(tmp_path: Path) -> None:
     # more workers at the one, less work at the other
     both = {("workers", line_of(text, mark)) for mark in ("for x, y in loader", "# here")}
     assert {(row.kind, row.place.line) for row in found.rows[:2] if row.place} == both
+
+
+def test_what_workers_hide_is_named(tmp_path: Path) -> None:
+    slow = SCRIPT.replace("loader = Data", "def slowly(rows):\n    time.sleep(0.01)  # here\n    return torch.utils.data.default_collate(rows)\n\nloader = Data")  # fmt: skip
+    text = slow.format(**PLAIN | {"loader": "num_workers=2, collate_fn=slowly", "end": "time.sleep(0.03)"})
+    found = ran(tmp_path, text, factor=1.0)
+    (row,) = (row for row in found.rows if row.place and row.place.line == line_of(text))
+    assert row.kind == "workers" and row.buys_s == 0.0 and row.hidden_s > 0.002
+    assert "hidden: " in str(found)
+
+
+def test_what_the_host_hides_is_named(tmp_path: Path) -> None:
+    """A copy of the GPU's that buys nothing while the host is the limit: in the table all the same."""
+    fault = {"forward": "x = (x.t().contiguous().t() * 2).t().contiguous().t()  # here"}
+    text = SCRIPT.format(**PLAIN | fault | {"end": "time.sleep(0.3)"})
+    (row,) = (r for r in ran(tmp_path, text, 1.0).rows if r.place and r.place.line == line_of(text))
+    assert row.hidden_s > 0.0 and row.buys_s < 0.01 * 0.3
+    alone = ran(tmp_path, SCRIPT.format(**PLAIN | fault))
+    (row,) = (row for row in alone.rows if row.place and row.place.line == line_of(text))
+    assert row.buys_s > 0.0 and row.hidden_s == 0.0
+
+
+def test_a_jump_back_to_a_loops_head_has_a_line() -> None:
+    seen: list[Place | None] = []
+    with ticking(lambda frame: seen.append(place(frame))):
+        until = time.perf_counter() + 0.2
+        while time.perf_counter() < until:
+            for _ in range(50):
+                for _ in range(3):
+                    if seen is None:
+                        break
+    assert seen and all(where is not None and where.line for where in seen)
+
+
+def test_what_a_worker_converts_and_pins_is_the_workers(tmp_path: Path) -> None:
+    far = """class Far(torch.utils.data.Dataset):
+    def __len__(self): return 2048
+    def __getitem__(self, i):
+        time.sleep(1e-4)
+        return torch.zeros(64, dtype=torch.uint8).to(torch.float32), 0
+
+loader = DataLoader(Far(),"""
+    text = SCRIPT.replace("loader = DataLoader(data,", far)
+    found = ran(tmp_path, text.format(**PLAIN | {"loader": "num_workers=2, pin_memory=True"}), factor=1.0)
+    assert found.host["waits for a worker"] > 0.5 * found.step_s > found.host["Python"]
+    assert found.rows[0].kind == "workers" and found.rows[0].buys_s > 0.4 * found.step_s
 
 
 def test_the_line_of_an_operator_after_which_python_looks_for_no_signal() -> None:
@@ -261,11 +308,12 @@ def test_what_cannot_be_run_says_why_and_where(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="check the path"):
         run(tmp_path / "none.py")
     text = SCRIPT.format(**PLAIN | {"step": "raise ValueError('odd')  # here"})
-    with pytest.raises(
-        Refused, match=rf"train.py:{line_of(text)}: ValueError: odd; .*--values, after 0 call"
-    ):
+    with pytest.raises(Refused, match=rf"^train.py:{line_of(text)}: ValueError: odd. no steps ended before"):
         ran(tmp_path, text)
-    with pytest.raises(Refused, match="came to its end, after 0 call"):
+    text = SCRIPT.format(**PLAIN | {"step": "if not loss.item(): raise ValueError('odd')"})
+    with pytest.raises(Refused, match="ValueError: odd. .*--values"):
+        ran(tmp_path, text)
+    with pytest.raises(Refused, match="^train.py: the script came to its end. no steps"):
         ran(tmp_path, "print(1)")
     with pytest.raises(Refused, match="ended itself, with 3"):
         ran(tmp_path, "import sys; sys.exit(3)")
@@ -285,6 +333,12 @@ def test_a_checkpoint_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(Refused, match="No such file or directory"):
         ran(tmp_path, SCRIPT.format(**PLAIN | {"end": "torch.save(1, 'no such folder/best.pt')"}))
     assert torch.save.__module__ == "torch.serialization"
+    moved = "import os, shutil; torch.save(1, 'new.pt'); shutil.copyfile('new.pt', 'as.pt'); os.replace('new.pt', 'last.pt')"
+    there = "print([os.path.exists(f) for f in ('new.pt', 'as.pt', 'last.pt')]); os.remove('as.pt')"
+    with contextlib.chdir(tmp_path):
+        ran(tmp_path, SCRIPT.format(**PLAIN | {"end": f"{moved}; {there}"}))
+    assert "[False, True, True]" in capsys.readouterr().out
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["best.pt", "train.py"]
 
 
 def test_branches_that_values_would_decide_are_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -13,7 +14,6 @@ from unittest import mock
 
 import torch
 
-
 #: what scripts do with a checkpoint that they have just saved, and whether it is still there then
 _ELSEWHERE = (
     (os, "replace", False), (os, "rename", False), (os, "link", True), (shutil, "move", False), (shutil, "copyfile", True),
@@ -23,8 +23,8 @@ _ELSEWHERE = (
 
 @contextmanager
 def kept_apart() -> Iterator[list[str]]:
-    """In this block `torch.save` to a path writes to a temporary folder, and `torch.load` of that path reads it there. So does
-    what copies, renames or removes such a file.
+    """In this block `torch.save` to a path writes to a temporary folder, and `torch.load` of that path reads it there. So do
+    safetensors' functions, and what copies, renames or removes such a file.
 
     Gives the paths, in their order, as the program named them. What is saved to an open file goes where it went.
     """
@@ -81,6 +81,16 @@ def kept_apart() -> Iterator[list[str]]:
 
         put(torch, "save", saved)
         put(torch, "load", loaded)
+        if importlib.util.find_spec("safetensors") is not None:
+            safe = importlib.import_module("safetensors.torch")
+            serialize, opened = safe.serialize_file, safe.safe_open
+            file = lambda path: place(path) if known(path) else path  # noqa: E731
+            put(
+                safe,
+                "serialize_file",
+                lambda data, f, *rest, **named: serialize(data, place(f), *rest, **named),
+            )
+            put(safe, "safe_open", lambda f, *args, **named: opened(file(f), *args, **named))
         for owner, name, stays in _ELSEWHERE:
             put(owner, name, elsewhere(getattr(owner, name), stays))
         for name in ("exists", "isfile"):

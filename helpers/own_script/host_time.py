@@ -70,6 +70,8 @@ class HostTime:
         self._samples: list[tuple[Place, bool]] = []  # a line, and whether it was in PyTorch's code
         self.what = PYTHON
         self.workers = 0  # of the loader that has most
+        #: what workers did: the host's record that was the next, a line, and its seconds, shared among all workers
+        self.worked: list[tuple[int, Place, float]] = []
         self.asker: Place | None = None  # the line that asked the loader for a batch, while it is made
         self.leak_s = 0.0  # what the way to our modes and back has cost the script's side of the watch since the last settling
 
@@ -143,21 +145,26 @@ class HostTime:
             self.go()
 
     @contextmanager
-    def aside(self, then: Callable[[float], float]) -> Iterator[None]:
-        """Within this block the work is somebody else's: it is measured, and what is charged, to its lines, is what the host
-        has to wait for it: `then` is told its seconds and says how many."""
+    def aside(self, workers: int, then: Callable[[float], float]) -> Iterator[None]:
+        """Within this block the work is that of one of so many workers: it is measured, and what is charged, to its lines, is
+        what the host has to wait for it: `then` is told its seconds and says how many."""
         self._between()
         outer, self._aside_s = self._aside_s, 0.0
         try:
             yield
         finally:
             self.stop()
-            samples, took = self._samples, self._aside_s
-            wait = then((took + self.reset()) * self.factor)
+            samples, took = self._samples, ((self._aside_s or 0.0) + self.reset()) * self.factor
             self._aside_s = outer
-            if wait > 0:
-                where = samples or [(place(sys._getframe(2)) or NOWHERE, False)]
-                for (line, _), share in _shares(where).items():
+            wait = then(took)
+            where = _shares(samples or [(place(sys._getframe(2)) or NOWHERE, False)])
+            record, each = len(self.machine.line.host), took / workers
+            if self.asker is not None:
+                self.worked.append((record, self.asker, each))
+            for (line, _), share in where.items():
+                if line != self.asker:
+                    self.worked.append((record, line, each * share))
+                if wait > 0:
                     self._charge(line, WAITING, wait * share)
             self.go()
 
@@ -231,7 +238,7 @@ class _Workers:
     n mod W's, which begins it when it is free and was told of it: `ahead` batches for each worker are asked for in advance."""
 
     def __init__(self, workers: int, ahead: int, now_s: float) -> None:
-        self._free = [now_s] * workers
+        self.many, self._free = workers, [now_s] * workers
         self._taken: list[float] = []
         self._begun, self._most = now_s, workers * ahead
 
@@ -272,7 +279,7 @@ def loaders(watch: HostTime) -> Iterator[None]:
             if workers is None:
                 with watch.doing(LOADER):
                     return proceed(self)
-            with watch.aside(lambda cost_s: workers.ready_s(cost_s) - line.host_ns / 1e9):
+            with watch.aside(workers.many, lambda cost_s: workers.ready_s(cost_s) - line.host_ns / 1e9):
                 data = proceed(self)
             workers.take(line.host_ns / 1e9)
             return data

@@ -60,12 +60,20 @@ def _function(name: str) -> str:
     )
 
 
+def _line_of(frame: FrameType) -> int:
+    """The line that a frame is at. A jump back to a loop's head has none of its own: it is of the line before it."""
+    if frame.f_lineno:
+        return frame.f_lineno
+    lines = [line for start, _, line in frame.f_code.co_lines() if start <= frame.f_lasti and line]
+    return lines[-1] if lines else frame.f_code.co_firstlineno
+
+
 def place(frame: FrameType | None, until: str = "") -> Place | None:
     """The innermost line of somebody's own code from a frame on; None where there is none below a function named `until`."""
     while frame is not None:
         code = frame.f_code
         if own(code.co_filename):
-            return Place(code.co_filename, frame.f_lineno or 0, _function(code.co_qualname))
+            return Place(code.co_filename, _line_of(frame), _function(code.co_qualname))
         if until and code.co_name == until:
             return None
         frame = frame.f_back
@@ -89,7 +97,7 @@ def calling() -> Place | None:
             found, inside = frame, False
         frame = frame.f_back
     return (
-        Place(found.f_code.co_filename, found.f_lineno or 0, _function(found.f_code.co_qualname))
+        Place(found.f_code.co_filename, _line_of(found), _function(found.f_code.co_qualname))
         if found
         else None
     )

@@ -91,6 +91,7 @@ _MADE = frozenset(
 _CHECKS = frozenset("aten.ne aten.any aten.isnan aten._local_scalar_dense".split())
 #: rows whose order is found by trying each next; and what is too little to be worth a row
 _ROUNDS, _LEAST_S = 15, 1e-6
+LITTLE = 0.01  # of a step, or of the device's time in one
 #: kinds that no script needs, however little they take
 _NEVER_NEEDED = {"value", "synchronize", "cache", "back"}
 #: kinds whose cost the simulated clock does not have
@@ -106,8 +107,9 @@ _PRODUCTS = ("matmul", "convolution", "attention")
 @dataclass(frozen=True)
 class Row:
     """One line and what repairing it could buy. now_s: what it takes in a step, on host or GPU; buys_s: how much shorter the
-    step is without it, at most; next_s: the same once all rows above it are repaired. scale: number of a record → what is
-    left of it. also: other kinds of the same line, the largest first."""
+    step is without it, at most; next_s: the same once all rows above it are repaired. hidden_s: where it buys nothing now, what
+    it would once the host is no limit. scale: number of a record → what is left of it. also: other kinds of the same line,
+    the largest first."""
 
     place: Place | None
     kind: str
@@ -116,6 +118,7 @@ class Row:
     scale: dict[int, float] = field(repr=False, compare=False, default_factory=dict)
     buys_s: float = 0.0
     next_s: float = 0.0
+    hidden_s: float = 0.0
     also: tuple[str, ...] = ()
 
     @property
@@ -137,8 +140,8 @@ def rank(
     gone. The limits are taken away one by one, at each turn the line that buys most then.
 
     recorded: lines that called a model with autograd on. step_line: where the step ends; a loop around it is the training
-    loop, and no loop to be taken out. Rows that take
-    under `_LEAST_S` of a step, or could buy less in any order, are left out.
+    loop, and no loop to be taken out. Rows that take under `_LEAST_S` of a step, or could buy less in any order, are left
+    out, but for those that shorten a device's time which hides behind the host's.
     """
     lines: dict[Place, _Line] = defaultdict(_Line)
     apart = _checks(tape) | _blocking(tape)  # these have a row of their own
@@ -170,12 +173,39 @@ def rank(
         ranked.append(replace(row, next_s=(before - after) / 1e9))
         before = after
     rest = [replace(row, next_s=(before - tape.step_ns(_both(gone, row.scale))) / 1e9) for row in open_]
-    rest = [
+    rows = [
         row
-        for row in rest
-        if {row.kind, *row.also} & _NEVER_NEEDED or max(row.buys_s, row.next_s) >= _LEAST_S
+        for row in _with_hidden(tape, [*ranked, *rest], LITTLE * whole / 1e9)
+        if {row.kind, *row.also} & _NEVER_NEEDED or max(row.buys_s, row.next_s, row.hidden_s) >= _LEAST_S
     ]
-    return _behind(tape, sorted([*ranked, *rest], key=lambda row: -max(row.next_s, row.buys_s)))
+    return _behind(tape, in_order(rows, whole / 1e9))
+
+
+def in_order(rows: Iterable[Row], step_s: float) -> list[Row]:
+    """Rows as the table has them: what buys most first. Before what buys next to nothing stands what is hidden now, and what no
+    script needs."""
+
+    def place(row: Row) -> tuple[bool, bool, float]:
+        buys = max(row.next_s, row.buys_s)
+        little = buys < LITTLE * step_s
+        matters = row.hidden_s or {row.kind, *row.also} & _NEVER_NEEDED
+        return little, little and not matters, -max(buys, row.hidden_s)
+
+    return sorted(rows, key=place)
+
+
+def _with_hidden(tape: Tape, rows: list[Row], least_s: float) -> list[Row]:
+    """Rows that buy less than that, each with what it would take off the device's time if the host took none."""
+    hostless = {n: 0.0 for n, event in enumerate(tape.events) if event.lane is None}
+    device = tape.step_ns(hostless)
+
+    def hidden_s(row: Row) -> float:
+        if max(row.buys_s, row.next_s) >= least_s or all(tape.events[n].lane is None for n in row.scale):
+            return 0.0
+        gain = device - tape.step_ns(_both(hostless, row.scale))
+        return gain / 1e9 if gain > LITTLE * device else 0.0
+
+    return [replace(row, hidden_s=hidden_s(row)) for row in rows]
 
 
 def _best(tape: Tape, gone: dict[int, float], rows: list[Row], before: float) -> tuple[float, int]:

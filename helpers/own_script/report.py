@@ -30,7 +30,6 @@ from helpers.text.tables import Table, cell_html, table
 #: steps whose records are replayed for each line: more tell nothing new; fewer where a step has many records
 _REPLAYED, _RECORDS = 3, 12_000
 _SHOWN = 40
-_LITTLE = 0.01  # of a step
 _CODE = 60  # letters of a line that are shown
 #: what the device's work is called that is no copy
 _ENGINES = {"kernel": "kernels", "collective": "collectives"}
@@ -73,13 +72,16 @@ class Report:
     @cached_property
     def table(self) -> Table:
         """The ranked lines, numbered, and among them what no line is to blame for, where it could buy more than those below."""
-        rows = [self._cells(number, row) for number, row in self._shown]
+        rows = [self._cells(number, row) for number, row in self.shown]
         columns = ["", "could buy", "behind those above", "line", "code", "what", "evidence"]
-        caption = "could buy: how much shorter a step is without it, other limits in place; a bound"
+        caption = (
+            "could buy: how much shorter a step is without it, other limits in place; a bound. hidden: what it would buy "
+            "if the host's Python and launches took no time"
+        )
         return table(rows, columns, evidence=self.evidence, caption=caption)
 
     @property
-    def _shown(self) -> list[tuple[str, Row]]:
+    def shown(self) -> list[tuple[str, Row]]:
         """Each row of the table with its number, "" for what stands for no line."""
         shown, whole = list[tuple[str, Row]](), list(self.everywhere)
         for number, row in enumerate(self.rows[:_SHOWN], start=1):
@@ -99,8 +101,8 @@ class Report:
         does is left out where all of it could buy next to nothing."""
         kinds = dict.fromkeys(
             kind
-            for _, row in self._shown
-            for kind in (row.kind, *(row.also if row.buys_s > _LITTLE * self.step_s else ()))
+            for _, row in self.shown
+            for kind in (row.kind, *(row.also if row.buys_s > ranking.LITTLE * self.step_s else ()))
         )
         advice = (ranking.ADVICE[kind] for kind in kinds)
         return [f"{one.what}: {one.sentence} (lesson {one.lessons})" for one in advice]
@@ -108,6 +110,8 @@ class Report:
     def _buys(self, row: Row) -> str:
         if row.kind in ranking.UNPRICED:
             return ranking.UNPRICED[row.kind]
+        if row.hidden_s and row.buys_s < row.hidden_s:
+            return f"hidden: {format_seconds(row.hidden_s)}"
         left = max(self.step_s - row.buys_s, 1e-9)
         return f"{format_seconds(max(0.0, row.buys_s))} ({self.step_s / left:.2f}×)"
 
@@ -160,8 +164,8 @@ class Report:
         )
         memory_said = f"Peak {size_text(self.peak.bytes)}, held by:" if self.peak else "Not seen."
         begin = ""
-        if self._shown:
-            first = self._shown[0][1]
+        if self.shown:
+            first = self.shown[0][1]
             where = f"<code>{escape(str(first.place))}</code>, " if first.place else ""
             begin = (
                 f'<p class="first">First: {where}{escape(first.advice.what)}. '
@@ -224,6 +228,8 @@ def findings(run: Run) -> Report:
     snapshot = memory.read(run.snapshot) if run.snapshot is not None else None
     rows = ranking.rank(tape, gpu.card, step_line, run.marks.recorded)
     rows += _now_and_then(run, begin, end, {row.place for row in rows if "unused" in (row.kind, *row.also)})
+    rows += _behind_workers(run, begin, end, {row.place for row in rows}, step_s - device["idle"])
+    rows = ranking.in_order(rows, step_s)
     whole = ranking.everywhere(tape, gpu.card)
     whole += _unpriced(run, begin, end)
     if snapshot is not None and len(run.grown) > 2:
@@ -273,6 +279,26 @@ def _now_and_then(run: Run, begin: Bound, end: Bound, told: set[Place | None]) -
         )
         rows.append(Row(place, "unused", took, evidence, {}, took, took))
     return rows
+
+
+def _behind_workers(run: Run, begin: Bound, end: Bound, told: set[Place | None], busy_s: float) -> list[Row]:
+    """Lines of a data set whose workers keep up with the step as it is, and would not with one as long as the device's work."""
+    took: dict[Place, float] = defaultdict(float)
+    for record, place, seconds in run.worked:
+        if begin.host <= record < end.host:
+            took[place] += seconds / run.measured
+    most = max(took.values(), default=0.0)
+    return [
+        Row(
+            place,
+            "workers",
+            s,
+            f"{1e3 * s:.2f} ms of each worker in a step, measured here",
+            hidden_s=s - busy_s,
+        )
+        for place, s in took.items()
+        if place not in told and s > max(busy_s, most / 10)
+    ]
 
 
 def _unpriced(run: Run, begin: Bound, end: Bound) -> list[Row]:

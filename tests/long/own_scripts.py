@@ -1,10 +1,11 @@
 """The scripts of tests/own_scripts: which of their faults the command's table has, and what each repair alone buys.
 
     python -m tests.long.own_scripts recommender                 # found, of fifteen
-    python -m tests.long.own_scripts recommender --repairs       # … and the step's time after each repair, minutes
+    python -m tests.long.own_scripts recommender --repairs       # … and what each repair buys, beside what was said: minutes
     python -m tests.long.own_scripts recommender --losses        # are the losses the same, on this CPU?
 
-Host time is measured on this machine: on a busy one repeat it, and take the smallest.
+A repair buys what it takes off the shortest step of several runs: alone, and behind those that stand above it in the table.
+Host time is measured on this machine, whose speed changes from second to second.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import itertools
 import os
 import re
 import runpy
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -53,17 +55,17 @@ def repaired(text: str, faults: Iterable[Mapping[str, Any]]) -> str:
     return text
 
 
-def found(report: Report, faults: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """For each fault the rows of the table that tell of it: their numbers, "everywhere" for one that stands for no line."""
+def found(report: Report, faults: Iterable[Mapping[str, Any]]) -> dict[str, list[int]]:
+    """For each fault the rows of the table that tell of it, as counted from its top."""
     said = {}
     for fault in faults:
-        rows = [
-            str(number)
-            for number, row in enumerate(report.rows, start=1)
-            if row.place and row.place.text in {line.strip() for line in fault["at"]}
+        lines = {line.strip() for line in fault["at"]}
+        said[fault["name"]] = [
+            number
+            for number, (_, row) in enumerate(report.shown, start=1)
+            if (row.place is not None and row.place.text in lines)
+            or (row.place is None and EVERYWHERE.get(row.kind, "-") in fault["name"])
         ]
-        whole = [row.kind for row in report.everywhere if EVERYWHERE.get(row.kind, "-") in fault["name"]]
-        said[fault["name"]] = rows + ["everywhere"] * len(whole)
     return said
 
 
@@ -78,10 +80,38 @@ def simulated(text: str, arguments: list[str], steps: int, warm: int, folder: Pa
         return run(script, arguments, steps=steps, warm=warm, seconds=300)
 
 
-def shortest_s(made: Run) -> float:
-    """The shortest of the measured steps."""
-    at = [bound.at_ns for bound in made.bounds[made.warm :]]
-    return min(b - a for a, b in zip(at, at[1:], strict=False)) / 1e9
+def shortest_s(text: str, arguments: list[str], steps: int, warm: int, folder: Path, runs: int) -> float:
+    """The shortest of the measured steps of several runs."""
+    took = []
+    for _ in range(runs):
+        made = simulated(text, arguments, steps, warm, folder)
+        torch.autograd.set_detect_anomaly(False)
+        at = [bound.at_ns for bound in made.bounds[made.warm :]]
+        took += [(b - a) / 1e9 for a, b in itertools.pairwise(at)]
+    return min(took)
+
+
+def bought(report: Report, told: Mapping[str, list[int]], measure: Callable[[list[str]], float]) -> None:
+    """What each repair buys, beside what the table said of its rows. measure: a step's seconds without those faults."""
+    order = sorted((name for name in told if told[name]), key=lambda name: told[name])
+    order += [name for name in told if not told[name]]
+    print(f"{'fault':45} {'row':>4}  said: alone, behind   measured: alone, behind (ms)")
+    whole = behind = measure([])
+    for number, name in enumerate(order):
+        alone, after = measure([name]), measure(order[: number + 1])
+        rows = [report.shown[row - 1][1] for row in told[name]]
+        figures = [
+            sum(row.buys_s for row in rows),
+            sum(row.next_s for row in rows),
+            whole - alone,
+            behind - after,
+        ]
+        print(
+            f"{name:45} {min(told[name], default='-'):>4}  " + "".join(f"{1e3 * s:10.2f}" for s in figures),
+            flush=True,
+        )
+        behind = after
+    print(f"a step: {1e3 * whole:.2f} ms; all repaired: {1e3 * behind:.2f} ms")
 
 
 def losses(text: str, arguments: list[str], folder: Path) -> list[float]:
@@ -101,6 +131,7 @@ def main() -> None:
     parser.add_argument("--repairs", action="store_true")
     parser.add_argument("--losses", action="store_true")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=2)
     parser.add_argument("--warm-up", type=int, default=3)
     own, arguments = parser.parse_known_args()
     script, text = listed(own.name), text_of(own.name)
@@ -120,14 +151,16 @@ def main() -> None:
         told = found(report, faults)
         print(report)
         for name, rows in told.items():
-            print(f"{name:45} {', '.join(rows) or '-'}")
+            print(f"{name:45} {', '.join(map(str, rows)) or '-'}")
         print(f"{sum(map(bool, told.values()))} of {len(told)} faults stand in the table")
         if own.repairs:
-            base = shortest_s(made)
-            for fault in faults:
-                after = simulated(repaired(text, [fault]), arguments, own.steps, own.warm_up, here)
-                torch.autograd.set_detect_anomaly(False)
-                print(f"{fault['name']:45} buys {1e3 * (base - shortest_s(after)):.2f} ms", flush=True)
+            by_name = {fault["name"]: fault for fault in faults}
+
+            def measure(names: list[str]) -> float:
+                left = repaired(text, [by_name[name] for name in names])
+                return shortest_s(left, arguments, own.steps, own.warm_up, here, own.runs)
+
+            bought(report, told, measure)
 
 
 if __name__ == "__main__":
