@@ -244,6 +244,13 @@ loader = DataLoader(Far(),"""
     assert found.rows[0].kind == "workers" and found.rows[0].buys_s > 0.4 * found.step_s
 
 
+def test_a_recurrent_layer_is_said_to_run_step_by_step(tmp_path: Path) -> None:
+    text = SCRIPT.format(**PLAIN | {"forward": "h, _ = self.recurrent(x[None]); x = x + h.mean()  # here"})
+    text = text.replace("self.table =", "self.recurrent = nn.GRU(4096, 8)\n        self.table =", 1)
+    found = ran(tmp_path, text)
+    assert any(f"train.py:{line_of(text)} calls a recurrent layer" in said for said in found.warnings)
+
+
 def test_the_line_of_an_operator_after_which_python_looks_for_no_signal() -> None:
     def sample(bank: list[float], index: int) -> tuple[float, int]:
         row = abs(bank[index])

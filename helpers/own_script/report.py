@@ -418,6 +418,10 @@ def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
             f"not written, so that no checkpoint of yours is lost: {paths}. All else that the script writes, it writes"
         )
     said += [f"on the simulated GPU: {fault}" for fault in gpu.faults[:5]]
+    said += [
+        f"{place} calls a recurrent layer, which runs step by step here: on a card, cuDNN takes far fewer launches for it"
+        for place in sorted(run.marks.recurrent)
+    ]
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if run.factor and busy > (os.cpu_count() or 1):
         said.append(
