@@ -1,5 +1,6 @@
 """`python -m helpers run`: a training script of anybody's, unchanged, on the simulated GPU, its lines ranked."""
 
+import contextlib
 import os
 import re
 import subprocess
@@ -229,6 +230,27 @@ def test_a_jump_back_to_a_loops_head_has_a_line() -> None:
     assert seen and all(where is not None and where.line for where in seen)
 
 
+def test_what_a_worker_converts_and_pins_is_the_workers(tmp_path: Path) -> None:
+    far = """class Far(torch.utils.data.Dataset):
+    def __len__(self): return 2048
+    def __getitem__(self, i):
+        time.sleep(1e-4)
+        return torch.zeros(64, dtype=torch.uint8).to(torch.float32), 0
+
+loader = DataLoader(Far(),"""
+    text = SCRIPT.replace("loader = DataLoader(data,", far)
+    found = ran(tmp_path, text.format(**PLAIN | {"loader": "num_workers=2, pin_memory=True"}), factor=1.0)
+    assert found.host["waits for a worker"] > 0.5 * found.step_s > found.host["Python"]
+    assert found.rows[0].kind == "workers" and found.rows[0].buys_s > 0.4 * found.step_s
+
+
+def test_a_recurrent_layer_is_said_to_run_step_by_step(tmp_path: Path) -> None:
+    text = SCRIPT.format(**PLAIN | {"forward": "h, _ = self.recurrent(x[None]); x = x + h.mean()  # here"})
+    text = text.replace("self.table =", "self.recurrent = nn.GRU(4096, 8)\n        self.table =", 1)
+    found = ran(tmp_path, text)
+    assert any(f"train.py:{line_of(text)} calls a recurrent layer" in said for said in found.warnings)
+
+
 def test_the_line_of_an_operator_after_which_python_looks_for_no_signal() -> None:
     def sample(bank: list[float], index: int) -> tuple[float, int]:
         row = abs(bank[index])
@@ -293,11 +315,12 @@ def test_what_cannot_be_run_says_why_and_where(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="check the path"):
         run(tmp_path / "none.py")
     text = SCRIPT.format(**PLAIN | {"step": "raise ValueError('odd')  # here"})
-    with pytest.raises(
-        Refused, match=rf"train.py:{line_of(text)}: ValueError: odd; .*--values, after 0 call"
-    ):
+    with pytest.raises(Refused, match=rf"^train.py:{line_of(text)}: ValueError: odd. no steps ended before"):
         ran(tmp_path, text)
-    with pytest.raises(Refused, match="came to its end, after 0 call"):
+    text = SCRIPT.format(**PLAIN | {"step": "if not loss.item(): raise ValueError('odd')"})
+    with pytest.raises(Refused, match="ValueError: odd. .*--values"):
+        ran(tmp_path, text)
+    with pytest.raises(Refused, match="^train.py: the script came to its end. no steps"):
         ran(tmp_path, "print(1)")
     with pytest.raises(Refused, match="ended itself, with 3"):
         ran(tmp_path, "import sys; sys.exit(3)")
@@ -317,6 +340,12 @@ def test_a_checkpoint_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureF
     with pytest.raises(Refused, match="No such file or directory"):
         ran(tmp_path, SCRIPT.format(**PLAIN | {"end": "torch.save(1, 'no such folder/best.pt')"}))
     assert torch.save.__module__ == "torch.serialization"
+    moved = "import os, shutil; torch.save(1, 'new.pt'); shutil.copyfile('new.pt', 'as.pt'); os.replace('new.pt', 'last.pt')"
+    there = "print([os.path.exists(f) for f in ('new.pt', 'as.pt', 'last.pt')]); os.remove('as.pt')"
+    with contextlib.chdir(tmp_path):
+        ran(tmp_path, SCRIPT.format(**PLAIN | {"end": f"{moved}; {there}"}))
+    assert "[False, True, True]" in capsys.readouterr().out
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["best.pt", "train.py"]
 
 
 def test_branches_that_values_would_decide_are_named(tmp_path: Path) -> None:

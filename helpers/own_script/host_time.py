@@ -66,8 +66,10 @@ class HostTime:
         self._since: float | None = None
         self._processor_s, self._waits = 0.0, -1
         self._pending = 0.0
+        self._aside_s: float | None = None  # what somebody else's work has taken so far; None outside `aside`
         self._samples: list[tuple[Place, bool]] = []  # a line, and whether it was in PyTorch's code
         self.what = PYTHON
+        self.workers = 0  # of the loader that has most
         #: what workers did: the host's record that was the next, a line, and its seconds, shared among all workers
         self.worked: list[tuple[int, Place, float]] = []
         self.asker: Place | None = None  # the line that asked the loader for a batch, while it is made
@@ -88,9 +90,12 @@ class HostTime:
         self._processor_s, self._waits, self._since = _processor(), _waits(), now()
 
     def settle(self, where: Place) -> None:
-        """What was measured so far is the host's work before what comes now, at `where`. The watch stands."""
-        spent = max(0.0, self._pending - self.leak_s) * self.factor
-        self._pending = self.leak_s = 0.0
+        """What was measured so far is the host's work before what comes now, at `where`, or, inside `aside`, somebody else's.
+        The watch stands."""
+        if self._aside_s is not None:
+            self._aside_s += self._spent()
+            return
+        spent = self._spent() * self.factor
         samples, self._samples = self._samples, []
         for (line, torchs), share in _shares(samples or [(where, places.in_torch(sys._getframe(1)))]).items():
             what = TORCH if torchs and self.what == PYTHON else self.what
@@ -98,8 +103,13 @@ class HostTime:
 
     def reset(self) -> float:
         """Forget what was measured since the last settling, and return it. The watch stands."""
+        took, self._samples = self._spent(), []
+        return took
+
+    def _spent(self) -> float:
+        """Seconds since the last settling, which begins anew."""
         took = max(0.0, self._pending - self.leak_s)
-        self._pending, self.leak_s, self._samples = 0.0, 0.0, []
+        self._pending = self.leak_s = 0.0
         return took
 
     def seconds(self) -> float:
@@ -139,11 +149,13 @@ class HostTime:
         """Within this block the work is that of one of so many workers: it is measured, and what is charged, to its lines, is
         what the host has to wait for it: `then` is told its seconds and says how many."""
         self._between()
+        outer, self._aside_s = self._aside_s, 0.0
         try:
             yield
         finally:
             self.stop()
-            samples, took = self._samples, self.reset() * self.factor
+            samples, took = self._samples, ((self._aside_s or 0.0) + self.reset()) * self.factor
+            self._aside_s = outer
             wait = then(took)
             where = _shares(samples or [(place(sys._getframe(2)) or NOWHERE, False)])
             record, each = len(self.machine.line.host), took / workers
@@ -256,6 +268,7 @@ def loaders(watch: HostTime) -> Iterator[None]:
         finally:
             loader.num_workers, loader.timeout = workers, timeout
         if workers:
+            watch.workers = max(watch.workers, workers)
             made._simulated_workers = _Workers(workers, loader.prefetch_factor or 2, line.host_ns / 1e9)
             made._num_workers = workers  # who pins: the simulator asks
         return made

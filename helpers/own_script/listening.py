@@ -29,9 +29,11 @@ from helpers.simulator import SimGPU
 _ENGINE = "_engine_run_backward"
 _LEAF = 2**64 - 1  # AccumulateGrad's sequence number
 #: calls on host memory that mean something on a CUDA build: the simulator has to see them
-_SEEN = frozenset("pin_memory is_pinned to cuda record_stream copy_".split())
+_SEEN = frozenset("pin_memory is_pinned cuda record_stream copy_".split())
 
 
+#: what cuDNN has one call for, and the simulator runs step by step
+_RECURRENT = frozenset("lstm gru rnn_tanh rnn_relu".split())
 #: calls whose result holds where all that they are given does
 _ALL_OF = frozenset("all any item __bool__ logical_and __and__ bitwise_and".split())
 
@@ -57,6 +59,7 @@ class Marks:
         self.nchw: list[
             tuple[int, Place]
         ] = []  # records at which a convolution of an NCHW tensor began, and its line
+        self.recurrent: set[Place] = set()  # lines that called an RNN which cuDNN would run as a whole
         self.recorded: set[Place] = set()  # lines that called a model while autograd was on
 
     @property
@@ -129,6 +132,8 @@ class Calls(CudaNames):
             watch.settle(place)
             within = calling()
             self._marks.put(place, within=within)
+            if getattr(func, "__name__", "") in _RECURRENT:
+                self._marks.recurrent.add(place)
             if within is not None and torch.is_grad_enabled():
                 self._marks.recorded.add(within)
             result = self._called(func, args, kwargs)

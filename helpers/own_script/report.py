@@ -364,6 +364,10 @@ def _typical(run: Run, steps: int) -> int:
     busy moment of this machine in one of them would be taken for what each step does."""
     at = [bound.at_ns for bound in run.bounds]
     lengths = [after - before for before, after in itertools.pairwise(at)]
+    if run.workers > 1:  # some steps wait for all workers, and those behind them for none
+        of_all = {n: at[n] - at[n - steps] for n in range(max(run.warm + steps, steps + 1), len(at))}
+        usual = statistics.median(of_all.values())
+        return min(of_all, key=lambda n: (abs(of_all[n] - usual), -n))
     usual = statistics.median(lengths[run.warm :])
     ends = range(max(run.warm + steps, steps + 1), len(at))
     return min(ends, key=lambda n: (max(abs(took - usual) for took in lengths[n - steps : n]), -n))
@@ -373,7 +377,8 @@ def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
     """The last steps' records, and the line that ends a step."""
     line, marks = run.gpu._machine.line, run.marks
     each = (run.bounds[-1].host - run.bounds[run.warm].host) // run.measured
-    steps = max(1, min(_REPLAYED, run.measured, len(run.bounds) - 2, _RECORDS // max(1, each) - 1))
+    wanted = max(1, round(_REPLAYED / (run.workers or 1))) * (run.workers or 1)  # each worker's turn as often
+    steps = max(1, min(wanted, run.measured, len(run.bounds) - 2, _RECORDS // max(1, each) - 1))
     last_bound = _typical(run, steps)
     begin, warm, end = (run.bounds[last_bound - back] for back in (steps + 1, steps, 0))
     costs = []
@@ -413,6 +418,10 @@ def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
             f"not written, so that no checkpoint of yours is lost: {paths}. All else that the script writes, it writes"
         )
     said += [f"on the simulated GPU: {fault}" for fault in gpu.faults[:5]]
+    said += [
+        f"{place} calls a recurrent layer, which runs step by step here: on a card, cuDNN takes far fewer launches for it"
+        for place in sorted(run.marks.recurrent)
+    ]
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if run.factor and busy > (os.cpu_count() or 1):
         said.append(

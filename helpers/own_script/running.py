@@ -22,7 +22,17 @@ from helpers.own_script.true_values import TrueValues
 from helpers.simulator import SimGPU, simulate
 
 #: what may help a script that an exception of its own has ended
-_VALUES = "; tensors have no values here (each reads as 0): if the script raised it because of one, run it with --values"
+_VALUES = ". Tensors have no values here (each reads as 0): if the script raised it because of one, run it with --values"
+#: operators that read one
+_VALUE = {"aten._local_scalar_dense", "aten.equal", "aten.allclose", "Tensor.tolist", "Tensor.numpy"}
+_LONGEST = 300  # letters of an error's message
+#: words in an error's message → what is not simulated
+_UNKNOWN = {
+    "CUDA_HOME": "an extension in CUDA of one's own is not simulated",
+    "_cuda'": "a package with kernels of its own is not simulated",
+    "libcuda": "a Triton kernel of one's own is not simulated",
+    "EOF when reading": "the script asks for a line of its input: give it one, echo … |",
+}
 
 
 class Refused(Exception):
@@ -32,7 +42,7 @@ class Refused(Exception):
 @dataclass
 class Run:
     """What a run left behind. bounds: the steps' ends, the warm-up's first. snapshot: of the memory, None where no step ran.
-    switches: what was on that makes steps slow. unsaved: paths of checkpoints that were not written. worked: what a loader's workers did, as `HostTime` has it. values: the true ones, None where there are none. ended: why the script ended before all steps had run, "" if it did not."""
+    switches: what was on that makes steps slow. unsaved: paths of checkpoints that were not written. worked: what a loader's workers did, as `HostTime` has it. workers: of the loader that has most. values: the true ones, None where there are none. ended: why the script ended before all steps had run, "" if it did not."""
 
     script: str
     gpu: SimGPU
@@ -46,6 +56,7 @@ class Run:
     switches: list[str] = field(default_factory=list)
     unsaved: list[str] = field(default_factory=list)
     worked: list[tuple[int, Place, float]] = field(default_factory=list)
+    workers: int = 0
     ended: str = ""
 
     @property
@@ -122,6 +133,7 @@ def on(
                 pass
             finally:
                 watch.stop()
+                made.workers = watch.workers
     finally:
         gc.set_threshold(*thresholds)
         if made.snapshot is None and found.measured:
@@ -138,7 +150,8 @@ def run(
 
     Refused, with the script's line, for what cannot be run; FileNotFoundError for no such file.
     """
-    path, done = _there(script), "the script came to its end"
+    path = _there(script)
+    done = f"{path.name}: the script came to its end"
     made: Run | None = None
     with _as_main(path, arguments, ranks):
         try:
@@ -146,17 +159,17 @@ def run(
             with on(card, **how, values=values, ranks=ranks, name=str(path)) as made:
                 runpy.run_path(str(path), run_name="__main__")
         except SystemExit as end:
-            done = f"the script ended itself, with {end.code!r}"
+            done = f"{path.name}: the script ended itself, with {end.code!r}"
         except Exception as error:
             if made is None:  # it did not begin: what was asked for is at fault, not the script
                 raise
-            done = _told(error) + ("" if values else _VALUES)
+            done = _told(error, path.name) + (_VALUES if not values and _read(made) else "")
     assert made is not None
     made.ended = "" if len(made.bounds) > warm + steps else done
     if made.measured < 2:
         raise Refused(
-            f"{path.name}: {done}, after {len(made.bounds)} call(s) of optimizer.step(); {warm} for the warm-up and at "
-            f"least 2 more are needed. Fewer with --warm-up, or let it run longer"
+            f"{done}. {_each(len(made.bounds))} ended before that; {warm} for the warm-up and 2 more are needed, or "
+            "fewer with --warm-up"
         )
     return made
 
@@ -174,19 +187,19 @@ def run_live(
     Refused, FileNotFoundError: as `run`.
     """
     path, found = _there(script), Listener(steps, warm, seconds)
-    done = "the script came to its end"
+    done = f"{path.name}: the script came to its end"
     with _as_main(path, arguments, 0):
         try:
             with found.listening():
                 runpy.run_path(str(path), run_name="__main__")
         except SystemExit as end:
-            done = f"the script ended itself, with {end.code!r}"
+            done = f"{path.name}: the script ended itself, with {end.code!r}"
         except Exception as error:
-            done = _told(error)
+            done = _told(error, path.name)
     try:
         return found.found(str(path))
     except ValueError as problem:
-        raise Refused(f"{path.name}: {done}: {problem}") from None
+        raise Refused(f"{done}: {problem}") from None
 
 
 def _there(script: str | Path) -> Path:
@@ -196,12 +209,25 @@ def _there(script: str | Path) -> Path:
     return path
 
 
-def _told(error: Exception) -> str:
+def _each(steps: int) -> str:
+    return f"{steps} step" if steps == 1 else f"{steps or 'no'} steps"
+
+
+def _read(made: Run) -> bool:
+    """Whether the host has read a value of a tensor on the card."""
+    return any(record.kind == "sync" and record.name in _VALUE for record in made.gpu.host)
+
+
+def _told(error: Exception, script: str) -> str:
     """What went wrong, with the script's innermost line."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if places.own(f.filename)]
-    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: " if frames else ""
-    notes = "; ".join(getattr(error, "__notes__", []))
-    return f"{where}{type(error).__name__}: {error}" + (f" ({notes})" if notes else "")
+    where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else script
+    said = str(error).strip().partition("\n")[0]
+    if len(said) > _LONGEST:
+        said = said[:_LONGEST] + " …"
+    notes = [*getattr(error, "__notes__", []), *(why for word, why in _UNKNOWN.items() if word in str(error))]
+    told = "; ".join(dict.fromkeys(notes))
+    return f"{where}: {type(error).__name__}: {said.rstrip('.')}" + (f" ({told})" if told else "")
 
 
 @contextmanager
