@@ -754,7 +754,7 @@ experiments.exported(step_model, program)
 
 # %% [markdown]
 # One graph, no guard on Python, and the cache is in it: a buffer that the graph writes in place. What is lost: Python. A
-# branch on a value, another shape than those named, a hook set later: none of this is possible any more. (What a hook did
+# Python `if` on a value, another shape than those named, a hook set later: none of this is possible any more. (What a hook did
 # at export is in the graph.) The next cell compiles the package,
 # once, and the cell after it loads the package in a new process. Compiling needs a C++ compiler, and takes up to a minute.
 
