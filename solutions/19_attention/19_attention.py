@@ -296,7 +296,12 @@ you.against(
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 q, k, v = (torch.randn(2, 4, N, 64, dtype=torch.bfloat16) for _ in range(3))
-for name in ("a mask of bools", "a mask that wants a gradient", "dropout_p=0.1", "three dimensions, no batch"):
+for name in (
+    "a mask of bools",
+    "a mask that wants a gradient",
+    "dropout_p=0.1",
+    "three dimensions, no batch",
+):
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:

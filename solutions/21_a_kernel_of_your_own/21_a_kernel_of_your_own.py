@@ -702,7 +702,9 @@ def online(x):
 
 long = torch.linspace(-3, 3, 600).view(2, 300)
 two = experiments.ran("online", lambda: online(long), want=long.softmax(-1))
-grown = "times exp(old − new)" if two.same else "another"  # that is what the kernel does, and its result is right
+grown = (
+    "times exp(old − new)" if two.same else "another"
+)  # that is what the kernel does, and its result is right
 lesson.keep(long_loads=two.seen.loads // long.numel())
 you.against(
     {"the maximum grows from old to new: the sum": grown},
