@@ -268,13 +268,13 @@ def _drive_operator(operator: Callable[..., Any], **case: Any) -> dict[str, Any]
             run = torch.compile(model, fullgraph=True) if way == "compiled" else model
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
                 total = run(x)
-            forward = len(seen.launches)
+            first = len(seen.launches)
             total.backward()
         got[way] = {
             "total": total.detach(),
             "grad": x.grad,
-            "forward": forward,
-            "backward": len(seen.launches) - forward,
+            "forward": first,
+            "backward": len(seen.launches) - first,
             "elements": seen.loads + seen.stores,
             "graphs": w.counts()["graphs"],
             "breaks": w.counts()["graph_breaks"],
