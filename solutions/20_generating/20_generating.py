@@ -619,7 +619,8 @@ lesson.progress()
 # what the small model gives too little of: the positive part of p − q, over all tokens. Whatever passes and whatever
 # is drawn anew add up to p, for each token (Leviathan and others, section 2.3).
 #
-# How many tokens does a round give? If each guess passes with probability a, the i-th is reached with a to the power of i:
+# How many tokens does a round give? Say that each guess passes with probability a. Then the first i guesses all pass with probability
+# a to the power of i. One token more comes in any case:
 
 # %% experiment
 for a in (0.6, 0.8, 0.9):
