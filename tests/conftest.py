@@ -1,7 +1,9 @@
 """How the tests share a few worker processes (`make test` starts them), and what they share in one."""
 
 import gc
+import os
 import re
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +14,10 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 import helpers.classroom  # noqa: F401 - before nbformat, which is then imported faster
+
+#: no test, nor what it starts, writes into the progress of the learner whose machine this is
+_STATE = tempfile.TemporaryDirectory(prefix="course-state-")
+os.environ["XDG_STATE_HOME"] = _STATE.name
 
 #: the files whose tests are each about a lesson, named first in brackets
 BY_LESSON = ("test_grading.py", "test_references.py", "test_submissions.py")

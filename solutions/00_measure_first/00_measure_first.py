@@ -864,7 +864,7 @@ torch.use_deterministic_algorithms(False)
 you.against(*experiments.switches(switched), evidence="live (CPU)")
 
 # %% [markdown]
-# Anomaly detection looks for NaN in every gradient, and Python has to know the answer: a wait (lesson 03) for each. It also
+# Anomaly detection looks for NaN in every gradient, and the CPU has to know the answer: a wait (lesson 03) for each. It also
 # writes down a traceback for each node. The assert does the same for each weight. Deterministic algorithms cost nothing here.
 # Where an operator has an ordered version of its own, they cost what that version costs, and new memory is filled.
 #

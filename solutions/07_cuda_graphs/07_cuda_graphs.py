@@ -821,10 +821,9 @@ you.against_ratios(ratios, experiments.pools(held), evidence="simulated (H100)",
 # {{largest_first:.0f}} MiB. With the smallest graph first, each later graph is too large for most of what was let go: all
 # four take {{smallest_first:.0f}} MiB.
 #
-# Sharing has a price: the temporaries of these graphs lie at the same addresses, and so may a result that you no
-# longer hold. So [replay them one after the
-# other](https://docs.pytorch.org/docs/stable/notes/cuda.html#sharing-memory-across-captures), and never on two streams
-# at once. Programs that serve many shapes do this: they capture a ladder of batch sizes, and pad each batch to the
+# Sharing has a price: a replay may overwrite another graph's result, even one that you still hold. So use or clone each
+# result before the next replay, and [never replay two at
+# once](https://docs.pytorch.org/docs/stable/notes/cuda.html#sharing-memory-across-captures). Programs that serve many shapes do this: they capture a ladder of batch sizes, and pad each batch to the
 # next one.
 #
 # ### Graphs that others make (3 min)

@@ -888,7 +888,7 @@ you.against(answers, note.table(), evidence=gpu.evidence, what="MiB")
 # - The **CUDA context** (kernels and the driver's own data) is outside of PyTorch's books. Its size here is an assumption of the
 #   simulator. Read yours from `nvidia-smi` after the first kernel.
 # - **NCCL** (lesson 14) has buffers of its own for each group of GPUs that send to each other, also outside of the
-#   books. This is not measured here: one process alone does not use NCCL.
+#   books. This is not measured here: this process is in no such group.
 # - [`set_per_process_memory_fraction`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html)
 #   is a **limit**. Nothing was reserved, and a request above the limit failed. It protects other processes on a shared card.
 #

@@ -136,7 +136,7 @@ print(
 #   [`RAYON_NUM_THREADS`](https://docs.rs/rayon/latest/rayon/struct.ThreadPoolBuilder.html#method.num_threads), `ffmpeg` has
 #   [`-threads`](https://ffmpeg.org/ffmpeg-codecs.html#Codec-Options), and OpenCV has
 #   [`cv2.setNumThreads`](https://docs.opencv.org/4.x/db/de0/group__core__utils.html).
-# - **Programs that start later count the CPUs that they may use.** So binding a worker also limits what the worker starts.
+# - **A torch program that starts later counts the CPUs that it may use.** So binding a worker also limits torch there.
 # - **[`os.sched_setaffinity(0, …)`](https://docs.python.org/3/library/os.html#os.sched_setaffinity) binds one thread, the caller.**
 #   A new thread inherits the CPUs of the thread that starts it. A thread that already runs keeps its own. So bind before the first
 #   operator, or bind every thread in `/proc/self/task`. (The call above meets more than 4 threads, because `torch.set_num_threads(4)`

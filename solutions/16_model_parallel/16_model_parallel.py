@@ -219,7 +219,7 @@ check_one_f_one_b(
 # - **dp**: all-reduces of the gradients, of which a rank has 1 ÷ (tp · pp); once a step.
 #
 # The model: 16 MLPs of width 64, 4 micro-batches of 16 rows. The meshes: pp 2 · dp 4 · tp 8 (64 ranks) and pp 8 · dp 16 · tp 8 (1,024
-# ranks). A fake group, one process that stands for all ranks, counts.
+# ranks). A fake group, one process that plays rank 0, counts.
 
 # %% experiment
 you = lesson.predict(
@@ -245,7 +245,7 @@ measured, table = dict(zip(you, answers, strict=True)), experiments.mesh_table(t
 you.against(measured, table, evidence="simulated (fake group)")
 
 # %% [markdown]
-# - **tp** sends in every layer of every micro-batch, and in forward nothing hides that. It gets the fastest link.
+# - **tp** sends in every layer of every micro-batch, and by default nothing in forward hides that. It gets the fastest link.
 # - With more stages a rank has fewer layers. So with 1,024 ranks tp and dp send less, and pp as much as before.
 # - Between **pp** and **dp** there is no fixed order. The bytes of pp grow with the micro-batches, those of dp with the parameters of
 #   a rank. dp can hide behind backward (lesson 14). And dp takes its sequences from the pipelines: the more dp, the fewer

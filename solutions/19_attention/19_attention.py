@@ -3,8 +3,8 @@
 #
 # ## How much of attention has to be computed?
 #
-# In attention every token looks at every other token. With n tokens that makes n² scores, and twice as many tokens make
-# four times as many. Two things can be saved, and you count both:
+# In attention every token looks at every other token. With n tokens that makes n² scores. Two things can be saved, and you
+# count both:
 #
 # - **Memory.** The scores need not all be in memory at once (sections 1 and 2). PyTorch has fast kernels that do this. For some
 #   calls they are silently left out (section 3).
@@ -78,13 +78,12 @@ you.against(
 # %% [markdown]
 # Written out, three matrices of n² numbers are there at the peak, in backward: the softmax's result, kept from forward, its
 # gradient, and the gradient of the scores. SDPA keeps q, k, v, the result, and **one number per query**. That number is
-# the logarithm of the softmax's
-# denominator.
+# the logarithm of the softmax's denominator: a weight is exp(score − that number).
 #
 # How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. So there are seven matrix
 # products in place of six (two in forward, four in backward, one again), which is {{more_flops:.0%}} more FLOPs.
 #
-# What is that worth on a GPU? Its time here goes into reading and writing the n² numbers. Look at forward alone, where both ways
+# What is that worth on a GPU? A GPU's time goes into reading and writing the n² numbers. Look at forward alone, where both ways
 # do the same FLOPs, on a simulated H100:
 
 # %% experiment
@@ -98,8 +97,8 @@ experiments.on_h100(ways, lengths=(1024, 4096))
 #
 # ## 2 · Softmax in blocks, once
 #
-# The softmax of a row divides exp(score) by the sum of all exp(score). Scores can be large, so one subtracts the row's
-# maximum first: exp(score − maximum). The quotient stays the same. But the maximum is known only at the end of the row.
+# The softmax of a row divides exp(score) by the sum of all exp(score). PyTorch subtracts the row's maximum first:
+# exp(score − maximum). The quotient stays the same. But the maximum is known only at the end of the row.
 #
 # The way out: go through the row in blocks, and keep a **running maximum** and a **running sum**. If a block brings a
 # larger maximum, the old sum was made with the wrong one. What has to be done with it? And why is the maximum needed at all?
@@ -134,7 +133,7 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 
 # %% [markdown]
 # The old sum is multiplied by exp(old maximum − new maximum). That factor replaces the old maximum by the new one in every
-# term at once. Without any maximum the sum is inf in float32, which ends at exp(88.7). The running sum ends at
+# term at once, because exp(s − old) · exp(old − new) = exp(s − new). Without any maximum the sum is inf in float32, which ends at exp(88.7). The running sum ends at
 # {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. Each score was needed
 # once, in its block, and may be forgotten afterwards. (The softmax itself would need a second pass, to divide. Attention does not: it
 # needs only the weighted sum of the values, and divides that.)
@@ -158,8 +157,8 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 #
 # <details><summary>Hint 2</summary>Causal: let <code>rows = slice(start, None)</code>, and read and write
 # <code>highest[..., rows, :]</code> and the others. Inside the block, the first row sees one key, the second row two:
-# <code>torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)</code> is true where −inf belongs. A new matrix at every line costs bytes:
-# <code>masked_fill_</code> and <code>exp_</code> work in place.</details>
+# <code>torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)</code> is true where −inf belongs. The budget leaves
+# room for a few matrices of a block's size, so not every line has to work in place.</details>
 #
 # <details><summary>The idea</summary>For each start: <code>scores = q[..., rows, :] @ keys.mT / √d</code>, masked if causal;
 # <code>new = maximum(highest, scores.amax(-1, keepdim=True))</code>; <code>weights = (scores - new).exp()</code>;
@@ -174,8 +173,8 @@ def blockwise_attention(
     """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Without gradients.
 
     q: (…, n, d); k: (…, m, d); v: (…, m, e). All float32 or all float64; the same leading dimensions, perhaps none.
-    m is 1 or more, n may be 0. k and v may be expanded views: a product copies one block of such a view, so never copy
-    the whole (n is 64 or more then). Scores may be thousands above or below 0.
+    m is 1 or more, n may be 0. k and v may be expanded views (n is 64 or more then). Do not make them contiguous: slice
+    them. Scores may be thousands above or below 0.
     block: 1 or more; it need not divide m, and may be larger. causal: query i sees keys 0 to i only; then n is m.
 
     Returns (…, n, e), of q's dtype: what F.scaled_dot_product_attention(q, k, v, is_causal=causal) gives. Do not call that.
@@ -284,18 +283,25 @@ you.against(
 # learned position bias does), dropout, and values wider than the keys have one on a GPU. float64 has one on the CPU. And inputs without
 # a batch dimension have none anywhere.
 #
-# (On a GPU *flash* takes no mask but `is_causal=True`, so a call with a mask goes to *efficient*. The simulated choices follow
+# (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. So float32, or a mask, goes to
+# *efficient*. The simulated choices follow
 # PyTorch's rules for these three backends. cuDNN's kernel, which PyTorch may prefer on an H100, is not simulated.)
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
-# backends that you name. A call that would fall back then raises, and a warning says why:
+# backends that you name. A call that would fall back then raises. Warnings say why, but not always: in one of these four the
+# list of reasons is empty.
 
 # %% experiment
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 q, k, v = (torch.randn(2, 4, N, 64, dtype=torch.bfloat16) for _ in range(3))
-for name in ("a mask of bools", "dropout_p=0.1", "three dimensions, no batch"):
+for name in (
+    "a mask of bools",
+    "a mask that wants a gradient",
+    "dropout_p=0.1",
+    "three dimensions, no batch",
+):
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
@@ -305,17 +311,19 @@ for name in ("a mask of bools", "dropout_p=0.1", "three dimensions, no batch"):
             print(f"{name}: {error} {experiments.reason(said)}")
 
 # %% [markdown]
+# ("Both fused kernels" sounds like every machine. It speaks of the CPU: on a GPU *flash* takes dropout, as the table shows.)
+#
 # ## 4 · A mask is a rule, and leaves blocks
 #
 # A mask as a tensor has n² numbers, which are read for every head. The scores are no longer stored, but a mask of the same size
 # still is. But most masks are a **rule**: given the
-# places of a query and a key, may the one look at the other?
+# positions of a query and a key, may the one look at the other?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a
 # function `mask_mod`. (Its other
-# function, `score_mod`, changes a score, for example by the distance of the two places.)
+# function, `score_mod`, changes a score, for example by the distance of the two positions.)
 #
 # From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. It computes
-# all other blocks whole, and asks the rule only in blocks that are kept *in part*.
+# every score of each other block. It asks the rule only in blocks that are kept *in part*: a *whole* block has all its pairs allowed.
 #
 # 1,024 tokens, blocks of 128 × 128, three rules: causal; causal and only the last 256 keys, the query's own among them (a
 # *sliding window*); and four documents of
@@ -338,7 +346,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 document = torch.repeat_interleave(torch.arange(4), torch.tensor([512, 128, 256, 128]))
 
 
-def causal(b, h, i, j):  # batch, head, place of the query, place of the key
+def causal(b, h, i, j):  # batch, head, position of the query, position of the key
     return i >= j
 
 
@@ -352,13 +360,14 @@ def documents(b, h, i, j):
 
 rules = {"causal": causal, "sliding window of 256": window, "four documents": documents}
 masks = {
+    # None, None: one mask for all batches and all heads
     name: create_block_mask(rule, None, None, 1024, 1024, device="cpu", BLOCK_SIZE=128)
     for name, rule in rules.items()
 }
 you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evidence="arithmetic")
 
 # %% [markdown]
-# Causal leaves a little more than half, because the blocks on the diagonal are computed whole. A window leaves a band: with
+# Causal leaves a little more than half, because every score of a block on the diagonal is computed. A window leaves a band: with
 # n it grows like n, and not like n². Documents leave their own triangles.
 #
 # Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. Move the explorer:
@@ -370,9 +379,14 @@ from helpers.lessons.attention.explorer import mask_explorer
 mask_explorer("documents", block=8, documents=5)
 
 # %% [markdown]
-# The fused kernel of FlexAttention is written by `torch.compile` (lesson 11). So write
-# `flex_attention = torch.compile(flex_attention)`: without it the block mask saves nothing (tried in *Further*). And build the block
-# mask **once** for many layers and steps. `create_block_mask` asks the rule for all n² pairs at once, so for a moment n² answers are in
+# The fused kernel of FlexAttention is written by `torch.compile` (lesson 11). So compile it once, then call it (*Further* tries it without):
+#
+# ```python
+# flex_attention = torch.compile(flex_attention)
+# flex_attention(q, k, v, block_mask=masks["causal"])
+# ```
+#
+# And build the block mask **once** for many layers and steps. `create_block_mask` asks the rule for all n² pairs at once, so for a moment n² answers are in
 # memory. The next exercise needs less.
 
 # %% [markdown]
@@ -396,7 +410,7 @@ def kept_blocks(rule, queries: int, keys: int, block: int) -> torch.Tensor:
     """What a rule leaves of each block of queries × keys scores: 0 nothing, 1 a part, 2 the whole block.
 
     rule(b, h, i, j) → bool tensor: a mask_mod, as `causal` above. Call it with b = h = 0, and with int64 tensors i and j of
-    places, in shapes that broadcast. Its answer may be smaller than that: a rule that looks at i alone answers in i's shape.
+    positions, in shapes that broadcast. Its answer may be smaller than that: a rule that looks at i alone answers in i's shape.
     queries, keys, block: 1 or more. A block at the end may be smaller; it is whole if all the pairs that exist are allowed.
 
     Returns an int64 table (⌈queries ÷ block⌉, ⌈keys ÷ block⌉).
@@ -467,13 +481,15 @@ lesson.keep(script_faster=board.before.step_s / board.after.step_s)
 lesson.keep(script_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
 seconds = [running_example.score(s).step_s for s in (in_bf16.replace(attention=attention_by_views), in_bf16)]
 lesson.keep(half_faster=seconds[0] / seconds[1], script_context=running_example.LARGE.context)
+print(f"in bfloat16 (simulated): {1e3 * seconds[0]:.2f} ms before, {1e3 * seconds[1]:.2f} ms after")
 board
 
 # %% [markdown]
 # In float32 the step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only
 # {{script_context}} tokens.
-# In bfloat16 it is {{half_faster:.2f}} times as fast: the products are quicker there, so what reads and writes the scores is a larger part
-# of the step. When the context doubles, what grows with n² becomes four times as large, and the rest twice.
+# In bfloat16 (the line above the table) it is {{half_faster:.2f}} times as fast: the kernel is *flash* in place of *efficient*, and the products are quicker, so what reads and writes
+# the scores is a larger part of the step. The table's label says how far off a whole simulated step may be. Both steps share most of their
+# kernels, and so most of that error. How much of it the ratio keeps is not measured: read {{script_faster:.2f}} as *a little faster*. When the context doubles, what grows with n² becomes four times as large, and the rest twice.
 #
 # Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
 # nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.
@@ -511,12 +527,14 @@ for need_weights in (True, False):
 #
 # 1. A softmax over (…, n, n) in the list: is SDPA called at all? Here it is not. Then call it: `need_weights=False`, or SDPA in
 #    place of a formula written out. If it is called, put `sdpa_kernel([…])` around the forward pass, with all fused backends in the
-#    list and without `MATH`, and read the reason.
+#    list and without `MATH`, and read the warnings.
 # 2. A mask that is a rule: `is_causal=True` where it is that, else FlexAttention, compiled.
 # 3. Much padding: sort by length, or pack documents into one row (*Further*).
 # 4. A vocabulary many times as wide as the model: the loss in chunks (*Further*).
 #
 # ## Sources on trial
+#
+# Three claims; the third is about *Further*.
 
 # %% experiment
 from helpers.lessons.attention import claims
@@ -536,8 +554,8 @@ lesson.verdicts(
 # | A fused kernel is exact: running maximum, running sum. | It rounds in another order, so results differ in the last digits. |
 # | Backward computes the scores again: more FLOPs, fewer bytes. | – |
 # | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
-# | Causal is half of the work, and a window is a band. | Blocks on an edge are computed whole. |
-# | A mask is a rule; a block mask is built once. | Without `torch.compile` FlexAttention makes all scores. |
+# | Causal is half of the work, and a window is a band. | Blocks on an edge are computed to the last score. |
+# | A mask is a rule; a block mask is built once. | FlexAttention has to be compiled (*Further*). |
 #
 # **Read on**: T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135) (2022); M. Milakov and N. Gimelshein, [Online
 # normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on
@@ -559,7 +577,7 @@ lesson.progress()
 #
 # The last layer of a language model makes **logits**: for each token one number per word of the vocabulary. A vocabulary of 100,000
 # words is many times as wide as the model. The loss needs of each row only the logarithm of its sum of exponentials, and the logit of
-# the right word. 1,024 tokens of width 64, and 8,000 words, forward and backward. How many arrays of the logits' size are there at the
+# the right word. Take 1,024 tokens of width 64, and 8,000 words, forward and backward. How many arrays of the logits' size are there at the
 # peak? And if 64 tokens go through at a time, and the gradients of each chunk are made before the next one begins?
 
 # %% experiment
@@ -594,9 +612,8 @@ you.against(experiments.of_losses(losses), experiments.loss_costs(losses), evide
 # larger.
 #
 # The loop of that cell calls `backward()` itself, so it cannot stand inside a model. A function with its own backward can:
-# it makes the gradients in *forward*, chunk by chunk, keeps them, and in backward only multiplies them by what comes in.
-# This works because a loss is
-# one number.
+# it makes the gradients in *forward*, chunk by chunk, and keeps them. A loss is one number, so what comes in is one number too, and
+# backward only multiplies by it.
 
 # %% [markdown]
 # **Exercise 19.3 — a loss whose logits never stand whole** (★★★, 20 min)
@@ -728,7 +745,8 @@ you.against(
 # on, {{tokens:,}} in all. Beside them it keeps where each text begins
 # ([`torch.nested`](https://docs.pytorch.org/docs/stable/nested.html)). The padded batch has {{rectangle:,}}. A linear
 # layer does not care which text a token belongs to, so it works on the long row as it is. Attention does care. SDPA takes a nested
-# tensor and keeps its texts apart. One plain row of all texts needs a mask, the rule `documents` of section 4.
+# tensor and keeps its texts apart. It has fused kernels for that on GPUs. On the CPU it runs as math, and with `is_causal=True` it
+# raises *No viable backend*. One plain row of all texts needs a mask, the rule `documents` of section 4.
 #
 # For training one goes one step further and fills rows of a fixed length with whole documents: **packing**. The shapes
 # stay the same in every
@@ -819,8 +837,7 @@ check_packed(
 # %% [markdown]
 # ### Fewer heads for keys and values (5 min)
 #
-# In **grouped-query attention** several heads of queries share one head of keys and values. The scores are as many as
-# before. What shrinks are the keys and
+# In **grouped-query attention** several heads of queries share one head of keys and values. What shrinks are the keys and
 # values themselves, which lesson 20 keeps for every token. With 8 heads of queries and 2 of keys that is a quarter of their bytes.
 # `enable_gqa=True` tells SDPA about the groups. What does it save against
 # repeating the heads yourself?
@@ -879,6 +896,6 @@ you.against(experiments.of_flex(prof, said, 1024), experiments.largest(prof, sam
 
 # %% [markdown]
 # The product makes all the scores, then the mask is applied to them. Each of the operators in the table makes an array of their size
-# (4 MiB), some of them several times. That is math again, and the block mask saved nothing. (The
+# (4 MiB). `sub` also makes the rule's `i - j`: in int64 that is 8 MiB. That is math again, and the block mask saved nothing. (The
 # compiled kernel for the CPU has no backward, so training with FlexAttention needs a GPU. The C++ compiler works on that kernel
 # for a while, so this lesson leaves it out.)

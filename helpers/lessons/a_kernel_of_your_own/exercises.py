@@ -232,13 +232,25 @@ def _drive_operator(operator: Callable[..., Any], **case: Any) -> dict[str, Any]
     from helpers import compiling
     from helpers.lessons.a_kernel_of_your_own import given
 
-    of = Used(**case)
+    of, came = Used(**case), dict[str, tuple[int, ...]]()
     _made[0] += 1
-    op = operator(f"lesson21::sigmoid_{_made[0]}", given.forward, given.backward)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        came["x"] = x.stride()
+        return given.forward(x)
+
+    def backward(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        came["dy"] = dy.stride()
+        return given.backward(dy, y)
+
+    op = operator(f"lesson21::sigmoid_{_made[0]}", forward, backward)
     if not isinstance(op, torch.library.CustomOpDef):
         return {"kind": type(op).__name__}
     operator(f"lesson21::other_{_made[0]}", given.forward, _other_backward)  # the first one keeps its own
     got: dict[str, Any] = {"fake": _fake_gradient(op, of)}
+    x = of.x().requires_grad_()
+    op(x).sum().backward()  # the gradient of y is one number, expanded
+    got["came"], got["strides"] = dict(came), {"x": x.stride(), "dy": (0, 0)}
     factor = torch.arange(1.0, of.columns + 1).to(DTYPES[of.dtype])
 
     def model(x: Tensor) -> Tensor:
@@ -256,13 +268,13 @@ def _drive_operator(operator: Callable[..., Any], **case: Any) -> dict[str, Any]
             run = torch.compile(model, fullgraph=True) if way == "compiled" else model
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
                 total = run(x)
-            forward = len(seen.launches)
+            first = len(seen.launches)
             total.backward()
         got[way] = {
             "total": total.detach(),
             "grad": x.grad,
-            "forward": forward,
-            "backward": len(seen.launches) - forward,
+            "forward": first,
+            "backward": len(seen.launches) - first,
             "elements": seen.loads + seen.stores,
             "graphs": w.counts()["graphs"],
             "breaks": w.counts()["graph_breaks"],
@@ -331,6 +343,9 @@ def _wrong_operator(case: Used, got: dict[str, Any]) -> str | None:
         return f"it keeps {got['saved']:,} bytes for backward; wanted {many * size:,}: the result, and not x"
     if got["fake"]:
         return str(got["fake"])
+    for name, strides in got["strides"].items():
+        if got["came"].get(name) != strides:
+            return f"{name} has strides {strides}, and came to the function with {got['came'].get(name)}: hand it on unchanged"
     for name, said in got["opcheck"].items():
         if said != "SUCCESS":
             return f"torch.library.opcheck, {name}: {said}"

@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -154,17 +155,17 @@ def on_card(fn: Callable[[Tensor], Any], shape: Sequence[int]) -> Way:
         return Way(len(run), float(sum(kernel.bytes for kernel in run)))
 
 
-def loop_nests(fn: Callable[[Tensor], Any], x: Tensor) -> str:
-    """How many kernels and loop nests Inductor writes; words where it cannot."""
+def written(fn: Callable[[Tensor], Any], x: Tensor) -> str:
+    """How many kernels Inductor writes; words where it cannot."""
     try:
         made = compiling.kernels(fn, x)
     except compiling.CannotCompile:
         return "no C++ compiler here"
-    return f"{made.count} kernel, {made.loops} loop nest"
+    return f"{made.count} kernel{'' if made.count == 1 else 's'}"
 
 
 def ways(rows: Mapping[str, Way], elements: int, first: str = "softmax") -> Table:
-    """A row for each way: kernels, bytes, and the time that the card's memory takes for them at least."""
+    """A row for each way: kernels, bytes, and the time that they take if all of them go to the card's device memory."""
     card = device("H100")
     lines = [
         (
@@ -176,8 +177,8 @@ def ways(rows: Mapping[str, Way], elements: int, first: str = "softmax") -> Tabl
         )
         for name, way in rows.items()
     ]
-    columns = [first, "kernels", "moves, × x", "bytes moved", "at least, on an H100"]
-    caption = f"at least: bytes ÷ {card.memory_bytes_per_s / 1e12:.2f} TB/s, the card's data sheet"
+    columns = [first, "kernels", "moves, × x", "bytes moved", "time on an H100, if all goes to device memory"]
+    caption = f"time: bytes ÷ {card.memory_bytes_per_s / 1e12:.2f} TB/s, the card's data sheet"
     return table(lines, columns, evidence="simulated (H100)", caption=caption)
 
 
@@ -197,7 +198,7 @@ def reuse(n: int, tiles: Sequence[int]) -> Picture:
     loads = [tile_loads(n, n, n, t, t) for t in tiles]
     per_byte = [2 * n**3 / (2 * many) for many in loads]
     title = f"A product of {n:,} × {n:,} in float16: a larger tile reads less"
-    note = f"Line: where an H100's memory and its Tensor Cores would take equally long ({balance:.0f} FLOPs for each byte)."
+    note = f"Orange line: where an H100's memory and its Tensor Cores would take equally long ({balance:.0f} FLOPs for each byte)."
     fig, _ = style.figure(2.5, evidence="arithmetic", title=title, note=note)
     left, right = fig.subplots(1, 2)
     names = [str(t) for t in tiles]
@@ -221,23 +222,44 @@ def reuse(n: int, tiles: Sequence[int]) -> Picture:
 # --- 4 · an operator ----------------------------------------------------------------------------------------------
 
 
-def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
-    """What torch.compile(fn, fullgraph=True) makes of it, forward and, where an argument wants a gradient, backward.
+#: what a message of the compiler has in it, and which label is missing then
+_MISSING = {"no fake impl": "an error: no fake", "no autograd formula": "an error: no gradient"}
 
-    "one graph", "a break" or "an error". Kept where Triton is not installed.
+
+def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
+    """What torch.compile(fn, fullgraph=True) says, forward and, where an argument wants a gradient, backward.
+
+    The sentence of the error that names the cause, or "" where there is none. Kept where Triton is not installed.
     """
     if not kernels.available():
         return str(json.loads(_KEPT.read_text(encoding="utf-8"))[name])
+    message = ""
     try:
-        with quiet(), compiling.watch() as w:
+        with quiet():
             result = torch.compile(fn, fullgraph=True, backend="aot_eager")(*args)
             if any(arg.requires_grad for arg in args):
                 result.sum().backward()
-        made = "a break" if w.counts()["graph_breaks"] else "one graph"
-    except Exception:
-        made = "an error"
-    _keep(name, made)
-    return made
+    except Exception as problem:
+        sentences = re.split(r"\. |[\n'\"]", str(problem))
+        causes = (s for s in sentences if any(part in s for part in _MISSING))
+        message = f"{type(problem).__name__}: {next(causes, sentences[0]).removeprefix('RuntimeError: ')}"
+    _keep(name, message)
+    return message
+
+
+def kinds(messages: Mapping[str, str]) -> dict[str, str]:
+    """form → what the compiler made of it, or which label its message misses."""
+    return {
+        form: next((kind for part, kind in _MISSING.items() if part in said), "an error at capture")
+        if said
+        else "one graph"
+        for form, said in messages.items()
+    }
+
+
+def said(messages: Mapping[str, str]) -> Table:
+    rows = [(form, text or "—") for form, text in messages.items()]
+    return table(rows, ["add", "the message, in short"], evidence=LIVE)
 
 
 def checked(uses: Mapping[str, tuple[Any, ...]]) -> Table:

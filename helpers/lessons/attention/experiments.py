@@ -62,7 +62,7 @@ def of_steps(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> T
             f"{n:,}",
             name,
             f"{c.peak_live_bytes / MIB:.1f}",
-            f"{c.saved_bytes / MIB:.1f}",
+            f"{(c.saved_bytes - 3 * 4 * 2 * n * 64) / MIB:.1f}",  # q, k and v are kept too
             f"{c.flops / 1e9:.2f}",
             f"{c.operators}",
         )
@@ -74,7 +74,7 @@ def of_steps(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> T
         rows,
         columns,
         evidence=LIVE,
-        caption="2 heads of 64 features, float32; peak: what the step makes, beside q, k and v; kept for backward: with q, k and v",
+        caption="2 heads of 64 features, float32; peak, and what is kept for backward: both beside q, k and v",
     )
 
 
@@ -172,8 +172,9 @@ def backends(kernels: Mapping[str, tuple[list[str], list[str]]]) -> Table:
 
 
 def reason(said: Sequence[Any]) -> str:
-    """The last of some warnings, without where in PyTorch's sources it was raised."""
-    return re.split(r"\s*\(Triggered|\. ", str(said[-1].message))[0] + "." if said else ""
+    """The last of some warnings, without where in PyTorch's sources it was raised. It ends with ":" where no reason follows."""
+    text = re.split(r"\s*\(Triggered|\. ", str(said[-1].message))[0] if said else ""
+    return text if text.endswith(":") or not text else f"{text}."
 
 
 # --- 4 · masks and blocks ------------------------------------------------------------------------------------------

@@ -204,7 +204,7 @@ def _run_texts(generate: Callable[..., Any], of: Texts, every: int, values: bool
     fed = torch.cat([first, torch.where((rows == of.end).cumsum(1) > 0, of.end, rows)[:, :-1]], 1)
     with gpu:
         said, before, start = (t.to(gpu.device) for t in (rows, fed, first))
-        kept = start.clone()
+        kept, logits = start.clone(), torch.zeros(len(rows), of.words, device=gpu.device)
 
         def step(tokens: Tensor, places: Tensor) -> Tensor:
             begun.append(gpu.syncs)
@@ -214,7 +214,7 @@ def _run_texts(generate: Callable[..., Any], of: Texts, every: int, values: bool
             right = tokens.reshape(len(rows), -1)[:, -1:] == before.index_select(1, at)
             fits.append(right.all())
             says = torch.where(right, said.index_select(1, at), (of.end + 1) % of.words)
-            return torch.zeros(len(rows), of.words, device=gpu.device).scatter(1, says, 1.0)
+            return logits.zero_().scatter_(1, says, 1.0)  # a graph's own tensor: the next call writes over it
 
         gpu.synchronize()
         kernels, begun = len(gpu.kernels), list[int]()

@@ -1,4 +1,4 @@
-# exponentials of the numbers as they are: they overflow: earns 1
+# exponentials of the numbers as they are: they overflow: earns 0
 @triton.jit
 def kernel(x, out, s0, s1, n, BLOCK: tl.constexpr):
     row, at = tl.program_id(0), tl.arange(0, BLOCK)

@@ -1,0 +1,17 @@
+# right, but it copies what comes in before it hands it on: earns 0
+def operator(name, forward, backward):
+    @torch.library.custom_op(name, mutates_args=())
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return forward(x.contiguous())
+
+    @torch.library.custom_op(name + "_backward", mutates_args=())
+    def second(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return backward(dy.contiguous(), y)
+
+    def keep(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    first.register_fake(lambda x: x.new_empty(x.shape))
+    second.register_fake(lambda dy, y: y.new_empty(y.shape))
+    first.register_autograd(lambda ctx, dy: second(dy, *ctx.saved_tensors), setup_context=keep)
+    return first
