@@ -313,8 +313,12 @@ def test_nobody_can_mistake_a_simulated_snapshot(tmp_path: Path) -> None:
         memory.read(raw(), evidence="measured")
     path = tmp_path / "x.pickle"
     path.write_bytes(pickle.dumps(raw()))
-    with pytest.raises(memory.SnapshotError, match="where it comes from"):
-        memory.read(path)
+    assert memory.read(path).evidence == "recorded (GPU not named, no date)"  # its clock began elsewhere
+    made = raw()
+    for event in made["device_traces"][0]:
+        event["time_us"] += 1_695_835_542_000_000
+    path.write_bytes(pickle.dumps(made))
+    assert memory.read(path).evidence == "recorded (GPU not named, 2023-09)"
     with pytest.raises(memory.SnapshotError, match="a float is no"):
         memory.read(1.5)
 
@@ -530,7 +534,9 @@ def test_a_cut_history_still_adds_up() -> None:
     assert past.allocated[0] > 0 and (past.allocated >= 0).all() and (past.allocated <= past.reserved).all()
     sites = {site_of(block.frames) for block in past.heap(0).live.values()}
     assert "allocated before the recording" in sites or all(site.startswith("site") for site in sites)
-    assert "history was cut" in str(memory.peak(found))
+    assert f"begins with {memory.size_text(int(past.allocated[0]))} already allocated" in str(
+        memory.peak(found)
+    )
 
 
 def training(steps: int, leaky: bool) -> tuple[memory.Snapshot, list[int]]:
