@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from helpers import memory
+from helpers import memory, simulate
 from helpers.memory.snapshot import frame_of, site_of
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
 
@@ -301,6 +301,23 @@ def test_one_device_of_several() -> None:
     two["device_traces"].append([])
     assert memory.read(two, evidence=RECORDED, device=1).reserved == 2 * MIB
     assert memory.read(two, evidence=RECORDED, device=0).reserved == 20 * MIB
+
+
+def test_a_simulated_snapshot_has_cpp_frames_where_it_is_asked_for_them() -> None:
+    """As torch has them by default: C++ before Python; of the backward pass C++ alone, with the node that asked."""
+    gpu = simulate("H100")
+    with gpu:
+        gpu.memory._record_memory_history(stacks="all")
+        net = torch.nn.Linear(64, 64, device=gpu.device)
+        net(torch.randn(8, 64, device=gpu.device)).sum().backward()
+    stacks = [e["frames"] for e in gpu.memory._snapshot()["device_traces"][0] if e["action"] == "alloc"]
+    assert all("::" in frames[0]["name"] and frames[0]["filename"] == "??" for frames in stacks)
+    backward = [frames for frames in stacks if "AddmmBackward0::apply" in frames[-1]["name"]]
+    assert backward and not any(f["filename"].endswith(".py") for frames in backward for f in frames)
+    assert stacks[0][-1]["filename"].endswith(".py")
+    assert "AddmmBackward0 (backward)" in {
+        event_site.site for event_site in memory.peak(memory.read(gpu)).holders
+    }
 
 
 def test_nobody_can_mistake_a_simulated_snapshot(tmp_path: Path) -> None:

@@ -473,13 +473,13 @@ board
 # The syncs of a step go from {{script_syncs:.0f}} to {{script_syncs_now:.1f}}. Subtract the time of the kernels from the
 # time of a step: before, no kernel ran for {{script_idle:.2f}} ms of a step, because after every sync the GPU had nothing
 # to do until the CPU had launched the next work. Now it is {{script_idle_now:.2f}} ms. The two syncs that are left are the
-# copies of the batch (lessons 04 and 05). In the last row there is no GPU to wait for, and nothing is gained.
+# copies of the batch (lessons 04 and 05).
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at two things: how much of the time the GPU computes, and whether the CPU waits for it. The cell records four
-# warm steps with [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). In the place of your script stands
+# The cell records four warm steps with
+# [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). In the place of your script stands
 # a toy script of two linear layers, on the CPU. At home leave out the first two lines: the rest works on your own names.
 # With a GPU it records the GPU too.
 
@@ -519,14 +519,13 @@ for e in host:
         print(f"{e['cat']:16} {e['name'].removeprefix('autograd::engine::evaluate_function: ')} + {inside}")
 
 # %% [markdown]
-# Four parts follow each other, as in your code. First the loader. Then the forward pass: `aten::linear` contains
-# `aten::addmm`, and so on. Then the backward pass, in reverse: `AddmmBackward0` belongs to an `addmm`. Last the optimizer:
-# dozens of small operators for four parameters (lesson 06). A long
-# event with few inside is work. A long event around many short ones is calls (lesson 02). Between two events Python runs.
+# First comes the loader. Then the forward pass: `aten::linear` contains `aten::addmm`, and so on. Then the backward pass, in
+# reverse: `AddmmBackward0` belongs to an `addmm`. Last the optimizer: dozens of small operators for four parameters (lesson
+# 06). A long event with few inside is work. A long event around many short ones is calls (lesson 02). Between two events Python runs.
 #
 # With a GPU, the backward pass has a thread of its own. `cuda_runtime` holds the CPU's calls to the driver, `kernel` and
-# `gpu_memcpy` what the GPU does. Here are the longest calls of a step with a read of the loss, on a simulated H100. Each
-# stands with what it launched, and with the operators around it on its thread, the outermost first:
+# `gpu_memcpy` what the GPU does. Here are the longest calls of a step with a read of the loss, on a simulated H100,
+# each with what it launched and with the operators around it:
 
 # %% experiment
 from helpers.own_script import simulated_cuda

@@ -5,8 +5,7 @@
 #
 # Your tensors add up to 4 GiB. `nvidia-smi` shows 7 GiB. A request for one more GiB fails, although "3 GiB are
 # reserved but unallocated". All of these numbers are true. Between your tensors and the GPU stands an **allocator**:
-# the part of PyTorch that gets memory from CUDA and hands it out to tensors. It follows a few rules. With these rules
-# you can say what a program will take, read the error of a full card, and find the line that asked for too much.
+# the part of PyTorch that gets memory from CUDA and hands it out to tensors. It follows a few rules.
 #
 # **Time** 60 min, two exercises among them; *Further*: 54 min, where you write the allocator yourself. **Before this**
 # lessons 00 to 02 (the simulated GPU, views, what keeps a graph alive); for one part of *Further* also 05 (streams).
@@ -347,7 +346,7 @@ you.against(experiments.leak(snapshot, snapshots), picture, evidence=snapshot.ev
 # the cell above), because the line is noted when the block is handed out. Who *keeps* the block you have to find
 # yourself: search for uses of what that line made.
 #
-# The optimizer's state is large too. It appears once and then stays as it is, so it is no leak. A leak is growth step after step.
+# The optimizer's state is large too. It appears once and then stays as it is, so it is no leak.
 
 # %% [markdown]
 # **Exercise 8.2 — name the leak** (★★, 9 min)
@@ -554,7 +553,7 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 # The peak falls only a little. (*Peak memory* in this table is the most that was reserved, in nine steps.) What
 # matters is what one step adds: {{script_kept:.1f}} MiB before, {{script_now:,}} bytes now. After {{script_full:,.0f}}
 # steps at the latest, the 80 GB of an H100 would have been full of logits. A peak over a few steps does not show a
-# leak. Compare the memory after one step with the memory after a later step. The time does not change.
+# leak. Compare the memory after one step with the memory after a later step.
 
 # %% [markdown]
 # ## Your own script
