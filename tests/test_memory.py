@@ -314,7 +314,7 @@ def test_a_simulated_snapshot_has_cpp_frames_where_it_is_asked_for_them() -> Non
     assert all("::" in frames[0]["name"] and frames[0]["filename"] == "??" for frames in stacks)
     backward = [frames for frames in stacks if "AddmmBackward0::apply" in frames[-1]["name"]]
     assert backward and not any(f["filename"].endswith(".py") for frames in backward for f in frames)
-    assert stacks[0][-1]["filename"].endswith(".py")
+    assert any(f["filename"].endswith(".py") for f in stacks[0])
     assert "AddmmBackward0 (backward)" in {
         event_site.site for event_site in memory.peak(memory.read(gpu)).holders
     }
