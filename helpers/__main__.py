@@ -15,10 +15,10 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from helpers.text.evidence import recorded
 from helpers.text.terminal import lenient
 
 if TYPE_CHECKING:
@@ -44,23 +44,17 @@ def show(path: Path, out: Path | None = None, evidence: str | None = None) -> Pa
     if out.resolve() == path.resolve():
         raise FileExistsError(f"{out} is the file to be read: name another with --out")
     if path.name.lower().endswith(SNAPSHOTS):
-        snapshot = memory.read(path, evidence=evidence, unsaid=_recorded(path, "GPU not named"))
+        snapshot = memory.read(path, evidence=evidence)
         print(memory.peak(snapshot))
-        print(memory.fragmentation(snapshot))
+        print(f"at the end: {memory.fragmentation(snapshot)}")
         picture = plots.memory_timeline(snapshot)
     else:
         read = trace.read(path, evidence)
         if not evidence and read.evidence.startswith("live"):  # it was, elsewhere or once
             cards = [*filter(None, read.devices), "GPU not named"]
-            read = replace(read, evidence=_recorded(path, cards[0] if read.has_gpu else "CPU"))
+            read = replace(read, evidence=recorded(cards[0] if read.has_gpu else "CPU", read.began))
         picture = trace_shown(read)
     return picture.save(out)
-
-
-def _recorded(path: Path, card: str) -> str:
-    """The label of a file that does not say that it was simulated: when it was written is what can be seen."""
-    written = datetime.fromtimestamp(path.stat().st_mtime)
-    return f"recorded ({re.sub('[()]', '', card)}, {written:%Y-%m} by the file's date)"
 
 
 def trace_shown(read: "Trace") -> "Picture":

@@ -17,7 +17,7 @@ import torch
 
 from helpers import simulate, trace
 from helpers.pytorch.waiting import OPERATORS_WAIT_IN, WAITS_IN, call_waits
-from helpers.trace import names, spans, steady, verdict
+from helpers.trace import columns, names, spans, steady, verdict
 from helpers.trace.unwaited import _Replay
 from tests.tracing import COPY, GEMM, NCCL, RELU, Maker, noise
 
@@ -88,6 +88,11 @@ def test_evidence_is_told_by_the_content() -> None:
     made = Maker()
     made.op("aten::mm", 0, 5)
     assert trace.read(made.done()).evidence == "live (CPU)"
+    made = Maker()
+    made.work(1_661_203_462_000_000, 1_661_203_462_000_009)
+    assert trace.read(made.done()).evidence == "recorded (Test GPU, 2022-08)"
+    later = small() | {"baseTimeNanoseconds": 1_711_964_646_000_000_000}  # how Kineto writes it since 2023
+    assert trace.read(later).evidence == "recorded (Test GPU, 2024-04)"
 
 
 def test_a_live_profile_of_this_machine(tmp_path: Path) -> None:
@@ -265,6 +270,9 @@ def test_where_the_hosts_reasons_win_together_their_sum_is_said() -> None:
     assert said.startswith(
         "the host is the reason of 61% of its idle time; the largest part of that, 31% of its idle time"
     )
+    assert verdict._others(gaps, "nothing launched", "") == [
+        "the rest of its idle time: waiting for communication 39%"
+    ]  # what is in the sum is not told twice
 
 
 def test_every_cut_of_a_trace_is_refused(tmp_path: Path) -> None:
@@ -716,7 +724,7 @@ def test_the_largest_gap_of_copies_alone_has_nothing_before_or_after_it() -> Non
         made.op("aten::copy_", start, start + 10)
         made.work(start + 20, start + 40, start + 2, name=COPY, nbytes=4096)
     (gap,) = [line for line in trace.classify(trace.read(made.done())).evidence if "the largest gap" in line]
-    assert re.fullmatch(r"the largest gap: [^,]+ at [^,]+", gap), gap
+    assert re.fullmatch(r"the largest gap: [^,]+, [^,]+ after the recording began", gap), gap
 
 
 def test_every_word_has_advice_and_every_cause_a_word() -> None:
@@ -974,6 +982,41 @@ def test_advice_says_what_the_host_is_in() -> None:
         made.work(k + 800, k + 810, k, takes=790)
     found = trace.classify(trace.read(made.done()))
     assert found.bottleneck == "CPU-bound" and "after a few warm ones" in found.advice
+
+
+def test_of_two_threads_the_one_that_works_is_named_and_not_the_one_that_waits() -> None:
+    """As in backward: the main thread is in an annotation, another goes from operator to operator, each of another name."""
+    made = Maker()
+    made.work(1, 9)  # so that both threads launch something
+    made.span("## backward ##", 10, 8000)
+    for k in range(100, 8000, 100):
+        made.op(f"aten::op{k}", k - 95, k, tid=2)
+        made.work(k + 2, k + 8, k - 4, tid=2)
+    found = trace.classify(trace.read(made.done()))
+    (during,) = [line for line in found.evidence if "meanwhile" in line]
+    assert re.match(
+        r"meanwhile the launching threads are in operators, none of them for long, ≈.\d\d%", during
+    )
+    assert "backward" not in during and "torch.compile" in found.advice
+
+
+def test_a_few_waits_that_take_nearly_all_the_time_are_named_with_their_call_and_annotation() -> None:
+    made = Maker()
+    for k in range(10):
+        at = 10_000 * k
+        made.work(at + 10, at + 15, at + 1)
+        made.op("aten::to", at + 20, at + 8000)
+        if k == 4:
+            made.span("## input_dist ##", at + 19, at + 8001)
+        made.work(
+            at + 22, at + 24, at + 21, name="Memcpy DtoH (Device -> Pageable)", takes=7900 if k == 4 else 5
+        )
+    made.work(100_100, 100_200, 100_050)
+    t = trace.read(made.done())
+    pieces = columns.nest(t, kinds=("operator", "annotation", "call"))
+    assert verdict._askers(t, t.asking, pieces) == (
+        " (10 × in aten::to, of which 1 take 99%: cudaMemcpyAsync in ## input_dist ##)"
+    )
 
 
 # ---- the steady part ----------------------------------------------------------------------------------

@@ -38,6 +38,8 @@ class Peak:
     holders: tuple[Holder, ...]
     complete: bool
     evidence: str
+    before: int = 0
+    """Bytes that were allocated already when the recording began."""
 
     def __repr__(self) -> str:
         reserved = size_text(self.reserved)
@@ -45,7 +47,8 @@ class Peak:
             f"peak {size_text(self.bytes)} after event {self.after} (reserved {reserved}) · {self.evidence}"
         ]
         if not self.complete:
-            lines.append("  the history was cut: an earlier peak would not be seen")
+            already = f"with {size_text(self.before)} already allocated"
+            lines.append(f"  the recording begins {already}: an earlier peak would not be seen")
         return "\n".join([*lines, *(f"  {holder}" for holder in self.holders[:10])])
 
 
@@ -72,7 +75,9 @@ def peak_of(found: History) -> Peak:
     live = found.heap(after).live.values()
     held = _grouped((block.frames, block.size) for block in live if block.state == ALLOCATED)
     bytes_, reserved = int(found.allocated[after]), int(found.reserved[after])
-    return Peak(bytes_, after, reserved, held, found.complete, found.snapshot.evidence)
+    return Peak(
+        bytes_, after, reserved, held, found.complete, found.snapshot.evidence, int(found.allocated[0])
+    )
 
 
 def by_site(found: History, sites: Sequence[str]) -> np.ndarray:
@@ -197,7 +202,7 @@ class Fragmentation:
     def __repr__(self) -> str:
         return (
             f"free {size_text(self.free)} in {self.blocks} blocks, the largest {size_text(self.largest)} "
-            f"(scattered {self.scattered:.2f}) · {size_text(self.stuck)} in segments still in use · {self.evidence}"
+            f"({self.scattered:.0%} is in the others) · {size_text(self.stuck)} in segments still in use · {self.evidence}"
         )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from helpers.text.evidence import check_evidence
+from helpers.text.evidence import check_evidence, recorded
 from helpers.text.terminal import printable
 
 from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Frame, Segment, Snapshot, frame_of
@@ -50,7 +50,6 @@ def read(
     source: Any,
     *,
     evidence: str | None = None,
-    unsaid: str | None = None,
     device: int | None = None,
 ) -> Snapshot:
     """A memory snapshot from wherever it is.
@@ -58,8 +57,7 @@ def read(
     source: a file (pickle of torch.cuda.memory._dump_snapshot; plain or gzip), its bytes, the dict of
     `_snapshot()`, or something that has one: a simulated GPU, a real one, torch.cuda, an allocator model.
     evidence: the label; by default "simulated (…)" where the snapshot says so, "live (GPU)" for torch.cuda, and for
-    a file with no word of its origin `unsaid`, or else an error, because nobody can tell from the numbers. device: which
-    one, where the snapshot holds several. SnapshotError, with the file's path, for what is broken, too large, or no snapshot;
+    a file "recorded (GPU not named, …)", with the month of its events where they have a time. device: which one, where the snapshot holds several. SnapshotError, with the file's path, for what is broken, too large, or no snapshot;
     FileNotFoundError where there is no file.
 
     >>> memory.read(gpu).evidence
@@ -70,7 +68,7 @@ def read(
     if not isinstance(source, (str, os.PathLike)):
         return _snapshot(*_raw(source), evidence, device)
     try:
-        return _snapshot(_plain(_content(Path(source))), unsaid, evidence, device)
+        return _snapshot(_plain(_content(Path(source))), None, evidence, device)
     except SnapshotError as error:
         raise SnapshotError(f"{printable(os.fspath(source))}: {error}") from None
 
@@ -86,12 +84,19 @@ def _snapshot(raw: Any, found: str | None, evidence: str | None, device: int | N
             f"this snapshot was simulated ({raw['simulated']}): it cannot be labelled {evidence!r}"
         )
     label = evidence or (f"simulated ({raw['simulated']})" if raw.get("simulated") else None) or found
-    if label is None:
-        raise SnapshotError(
-            "this snapshot does not say where it comes from: add evidence='live (GPU)' if this machine made it, or "
-            "evidence='recorded (H100, 2026-01)' with its card and date"
-        )
+    label = label or recorded("GPU not named", _began(raw))
     return _Reader(raw).snapshot(_checked(label), device)
+
+
+def _began(raw: Mapping[str, Any]) -> float | None:
+    """When the first event was that has a time, in seconds since 1970. (Which fields are sound is told later.)"""
+    traces = raw.get("device_traces")
+    events = (
+        (e for trace in traces if isinstance(trace, list) for e in trace) if isinstance(traces, list) else ()
+    )
+    times = (e.get("time_us") for e in events if isinstance(e, dict))
+    first = next((t for t in times if isinstance(t, (int, float)) and 0 < t < 1 << 63), None)
+    return None if first is None else first / 1e6
 
 
 def _checked(label: str) -> str:

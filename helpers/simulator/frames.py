@@ -8,6 +8,8 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
+from helpers.pytorch import private_torch
+
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # its modes stand between too
 _OWN_SCRIPT = os.path.join(os.path.dirname(os.path.dirname(_HERE)), "own_script") + os.sep
@@ -24,12 +26,29 @@ _NOT_THE_PROGRAM = (
 _BETWEEN = ("torch/_compile.py", "torch/_dynamo/eval_frame.py", "torch/utils/_python_dispatch.py")
 
 
-def frames() -> list[dict[str, Any]]:
+#: the innermost frames of a real stack with C++ in it: what notes the stack, the allocator, the operator
+_CPP = [
+    {"filename": "??", "line": 0, "name": "torch::unwind::unwind()"},
+    {"filename": "??", "line": 0, "name": "torch::CapturedTraceback::gather(bool, bool, bool)"},
+    {"filename": "??", "line": 0, "name": "at::detail::empty_cuda(c10::ArrayRef<long>, c10::ScalarType)"},
+]
+
+
+def frames(cpp: bool = False) -> list[dict[str, Any]]:
     """The callers' frames, innermost first, as a snapshot has them: filename, line, name.
 
-    The simulator's own frames are left out. In backward there is more than a real GPU shows: there autograd
-    runs in a thread of its own, without Python frames.
+    The simulator's own frames are left out. cpp: with C++'s, as torch has them unless told otherwise; of backward those
+    alone, because on a real GPU autograd runs in a thread of its own, without Python. Without them, backward shows more
+    than a real GPU does: the line that called it.
     """
+    node = private_torch.current_autograd_node() if cpp else None
+    if node is not None:
+        asked = f"torch::autograd::generated::{node.name()}::apply(std::vector<at::Tensor>&&)"
+        return [*_CPP, {"filename": "??", "line": 0, "name": asked}]
+    return [*_CPP, *_python()] if cpp else _python()
+
+
+def _python() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

@@ -75,6 +75,7 @@ class Memory:
         self._busy = threading.Lock()
         self._dead: list[int] = []  # storages that died while the allocator was at work (garbage collection)
         self.level = 0  # into LEVELS: which frames are kept
+        self.cpp = False  # whether with C++'s
 
     # -------------------------------------------------------------------------------- from modes
 
@@ -143,7 +144,7 @@ class Memory:
         if not nbytes:
             return 0
         stream = machine.current.number
-        where: Any = frames() if self.level else None
+        where: Any = frames(self.cpp) if self.level else None
         with self._busy:
             try:
                 address = allocator.malloc(nbytes, stream, where=where)
@@ -167,7 +168,7 @@ class Memory:
         try:
             address, nbytes, _ = self._held.pop(key, (0, 0, None))
             if address:
-                self.allocator.free(address, frames() if self.level > 2 else None)
+                self.allocator.free(address, frames(self.cpp) if self.level > 2 else None)
         finally:
             self._busy.release()
         if address:
@@ -244,17 +245,22 @@ class MemoryModule(MemoryNames):
         raise AttributeError(f"gpu.memory has no {name!r}")
 
     def _record_memory_history(
-        self, enabled: str | None = "all", context: str | None = "all", stacks: str = "all",
+        self, enabled: str | None = "all", context: str | None = "all", stacks: str = "python",
         max_entries: int | None = None, device: Any = None, clear_history: bool = False,
     ) -> None:  # fmt: skip
-        """Keep a history of allocations, with the Python frames that asked for them; None stops it."""
+        """Keep a history of allocations, with the frames that asked for them; None stops it.
+
+        stacks: "python", or "all" with C++'s frames too, which is what torch does if it is not told.
+        """
         for name, value, allowed in [
             ("enabled", enabled, (None, "state", "all")),
             ("context", context, LEVELS),
+            ("stacks", stacks, ("python", "all")),
         ]:
             if value not in allowed:
                 raise ValueError(f"{name} is one of {', '.join(map(str, allowed))}, not {value!r}")
         self._memory.level = level = LEVELS.index(context) if enabled else 0
+        self._memory.cpp = stacks == "all"
         limit = max_entries if enabled == "all" else 1
         self._allocator.record_history(enabled is not None, limit, clear_history, places=level > 1)
 

@@ -83,6 +83,8 @@ class Trace:
     bytes: Ints
     unread: Mapping[str, int] = field(default_factory=dict)
     """Categories of events that are not read, and how many of each."""
+    began: float | None = None
+    """When the first event was, in seconds since 1970, as the file says; None where its clock began elsewhere."""
 
     def __len__(self) -> int:
         return len(self.kind)

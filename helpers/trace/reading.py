@@ -10,6 +10,7 @@ import gc
 import gzip
 import json
 import tempfile
+import time
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +23,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from helpers.text.evidence import recorded
 from helpers.text.terminal import printable
 
 from .columns import Trace
@@ -30,6 +32,8 @@ from .names import DROPPED, KIND_OF, KINDS, WORK_KINDS
 _AGAIN = (
     "write it again with prof.export_chrome_trace(path) after the `with profile(…) as prof:` block has ended"
 )
+
+_DAY = 86_400
 
 
 class TraceError(ValueError):
@@ -45,8 +49,8 @@ def read(source: Any, evidence: str | None = None) -> Trace:
     """The trace in `source`: a path (.json, .json.gz), its dict, a torch.profiler.profile, or a simulated GPU.
 
     `evidence`: where it comes from, e.g. "recorded (H100, 2026-01)"; None: "simulated (…)" where the file says
-    so, else "live (GPU)" or "live (CPU)" by what is in it. FileNotFoundError for no such file; TraceError for a
-    broken, empty, truncated or different one.
+    so, or "recorded (…)" where its events are more than a day old; else "live (GPU)" or "live (CPU)" by what is
+    in it. FileNotFoundError for no such file; TraceError for a broken, empty, truncated or different one.
 
     >>> trace.read(profile).evidence
     'simulated (H100)'
@@ -185,12 +189,18 @@ def _trace(content: Any, where: str, evidence: str | None) -> Trace:
         )
     made = _columns(wanted, where)
     simulated = printable(about.get("simulated") or "")
-    if evidence is None:
-        on_gpu = np.isin(made["kind"], [KINDS.index(k) for k in WORK_KINDS]).any()
-        evidence = f"simulated ({simulated})" if simulated else f"live ({'GPU' if on_gpu else 'CPU'})"
     devices = about.get("deviceProperties") or []
     known = devices if isinstance(devices, list) else []
     named = tuple(printable(d.get("name", "GPU")) for d in known if isinstance(d, Mapping))
+    base = about.get("baseTimeNanoseconds")
+    if isinstance(base, int) and abs(base) < 1 << 63:
+        made["began"] += base / 1e9
+    if evidence is None:
+        on_gpu = np.isin(made["kind"], [KINDS.index(k) for k in WORK_KINDS]).any()
+        then = recorded((named or ("",))[0] if on_gpu else "CPU", made["began"])
+        old = "no date" not in then and made["began"] < time.time() - _DAY
+        live = then if old else f"live ({'GPU' if on_gpu else 'CPU'})"
+        evidence = f"simulated ({simulated})" if simulated else live
     return Trace(source=where, evidence=evidence, devices=named, unread=unread, **made)
 
 
@@ -258,7 +268,8 @@ def _columns(events: Sequence[dict[str, Any]], where: str) -> dict[str, Any]:
     }  # fmt: skip
     columns: dict[str, Any] = {key: column[order] for key, column in values.items()}
     printed = tuple(tuple(printable(i) if isinstance(i, str) else i for i in place) for place in threads)
-    return columns | {"names": tuple(map(printable, names)), "threads": printed}
+    began = float(ts.min()) / 1e6
+    return columns | {"names": tuple(map(printable, names)), "threads": printed, "began": began}
 
 
 def _numbers(

@@ -8,7 +8,7 @@ verdict. With one exception: where the host is late only because it waited for t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -32,6 +32,8 @@ DENSE, SPARSE = 0.9, 0.5
 TELLING = 1.1
 # Where the GPU is not dense and the host waits for it for more than this share of the time, they take turns.
 TURNS = 0.25
+# Of many waits a few are named where they are this share of the time.
+MOST = 0.8
 # A cause is named if idle time without one is less than this share of it.
 UNSURE = 0.8
 
@@ -54,6 +56,10 @@ _ADVICE = {
 }
 _DATA = "the host waits for its DataLoader: more workers, cheaper transforms, the next batch ahead"
 _DRIVER = "the host is in the driver, which loads kernels and gets memory: record steps that come after a few warm ones"
+_MANY = (
+    "the host's time goes into the operators: call fewer and larger ones (torch.compile, foreach or fused optimizers), "
+    "or record them in a CUDA graph"
+)
 _TOO_LITTLE = (
     "record some whole steps, with prof.step() after each: what happens between them is not in this trace"
 )
@@ -108,7 +114,7 @@ def classify(t: Trace) -> Verdict:
     where = (
         f" ({part.steps} step{'s' if part.steps > 1 else ''}, without the first and the last)"
         if part.steps
-        else ""
+        else ", from its first work to its last"
     )
     evidence = [
         f"the GPU computes {about}{computing:.0%} of {about}{format_seconds(gaps.span)}{where}: {density}"
@@ -202,10 +208,14 @@ def _main_cause(gaps: Idle) -> str:
     return max(rest, key=lambda cause: rest[cause])
 
 
+def _added_up(gaps: Idle, cause: str) -> bool:
+    """Whether another cause alone is larger than the host's that is named: then the reader has to see the host's sum."""
+    return cause in _HOST and cause != max(gaps.seconds, key=lambda c: gaps.seconds[c], default=cause)
+
+
 def _of_cause(t: Trace, gaps: Idle, cause: str, about: str, pieces: Nest) -> str:
     share = f"{about}{gaps.seconds.get(cause, 0.0) / (gaps.total or 1):.0%} of its idle time"
-    if cause in _HOST and cause != max(gaps.seconds, key=lambda c: gaps.seconds[c], default=cause):
-        # Another cause alone is larger, so that the reader has to see what was added up.
+    if _added_up(gaps, cause):
         host = sum(gaps.seconds.get(c, 0.0) for c in _HOST)
         share = f"the host is the reason of {about}{host / gaps.total:.0%} of its idle time; the largest part of that, {share}"
     n = len(np.unique(gaps.gap[gaps.cause == CAUSES.index(cause)]))
@@ -228,14 +238,39 @@ def _of_cause(t: Trace, gaps: Idle, cause: str, about: str, pieces: Nest) -> str
 
 def _askers(t: Trace, calls: NDArray[np.bool_], pieces: Nest) -> str:
     """Who made these calls, longest first: " (24 × in aten::item, …)"."""
-    count, length = Counter[str](), Counter[str]()
+    waits: dict[str, list[tuple[int, int]]] = defaultdict(list)  # name → (ns, row) of each
     for row in np.flatnonzero(calls).tolist():
         asker = pieces.outermost(row, t, "operator")
-        name = t.names[t.name[asker if asker >= 0 else row]]
-        count[name] += 1
-        length[name] += int(t.end_ns[row] - t.start_ns[row])
-    said = [f"{count[name]:,} × in {name}" for name, _ in length.most_common(2)]
+        waits[t.names[t.name[asker if asker >= 0 else row]]].append(
+            (int(t.end_ns[row] - t.start_ns[row]), row)
+        )
+    longest = sorted(waits, key=lambda name: -sum(ns for ns, _ in waits[name]))[:2]
+    said = [f"{len(waits[name]):,} × in {name}{_few(t, waits[name], pieces)}" for name in longest]
     return f" ({', '.join(said)})" if said else ""
+
+
+def _few(t: Trace, waits: list[tuple[int, int]], pieces: Nest) -> str:
+    """Where a few of many waits are nearly all of their time: how many, which call, and within which annotation."""
+    waits = sorted(waits, reverse=True)
+    total, most = sum(ns for ns, _ in waits), 0
+    for few, (ns, row) in enumerate(waits[: len(waits) // 4], start=1):
+        most += ns
+        if most >= MOST * total:
+            name = _around(t, row, pieces)
+            return f", of which {few} take {most / total:.0%}: {t.names[t.name[row]]}" + (
+                f" in {name}" if name else ""
+            )
+    return ""
+
+
+def _around(t: Trace, row: int, pieces: Nest) -> str:
+    """The innermost annotation around a row that is not the step itself; "" for none."""
+    at = int(pieces.parent[row])
+    while at >= 0:
+        if words.KINDS[t.kind[at]] == "annotation" and not t.names[t.name[at]].startswith("ProfilerStep"):
+            return words.cut(t.names[t.name[at]])
+        at = int(pieces.parent[at])
+    return ""
 
 
 def _of_waits(t: Trace, found: Unwaited, about: str, pieces: Nest) -> str:
@@ -247,19 +282,28 @@ def _of_waits(t: Trace, found: Unwaited, about: str, pieces: Nest) -> str:
 
 
 def _others(gaps: Idle, cause: str, about: str) -> list[str]:
+    told = _HOST if _added_up(gaps, cause) else (cause,)  # the host's sum holds its other causes already
     said = [
         f"{other} {about}{seconds / gaps.total:.0%}"
         for other, seconds in gaps.seconds.items()
-        if other != cause and seconds >= 0.05 * gaps.total
+        if other not in told and seconds >= 0.05 * gaps.total
     ]
     return ["the rest of its idle time: " + ", ".join(said)] if said else []
 
 
 def _during(t: Trace, gaps: Idle, cause: str, about: str, pieces: Nest) -> tuple[list[str], str]:
-    """What the launching threads were in during the idle time of that cause: the two longest names; and advice that follows."""
+    """What the launching threads were in during the idle time of that cause: the two longest names; and advice that follows.
+
+    Of two threads at the same moment, the one in an operator or a call counts: the other waits within an annotation.
+    """
     chosen = gaps.cause == CAUSES.index(cause)
     begin, end = gaps.start_ns[chosen], gaps.end_ns[chosen]
     part = spans.before((begin, end), pieces.end_ns) - spans.before((begin, end), pieces.start_ns)
+    operators, calls = t.of("operator")[pieces.row], t.of("call")[pieces.row]
+    busy = spans.union(pieces.start_ns[operators | calls], pieces.end_ns[operators | calls])
+    beside = spans.intersection(busy, spans.union(begin, end))
+    both = spans.before(beside, pieces.end_ns) - spans.before(beside, pieces.start_ns)
+    part = np.where(operators | calls, part, part - both)
     by_name = np.bincount(t.name[pieces.row], weights=part, minlength=len(t.names))
     steps = np.array([n.startswith("ProfilerStep") for n in t.names])
     by_name[steps] = 0  # a step is around everything: to be in nothing else is to be in Python
@@ -271,14 +315,18 @@ def _during(t: Trace, gaps: Idle, cause: str, about: str, pieces: Nest) -> tuple
         return [], ""
     best = [i for i in np.argsort(-by_name, kind="stable")[:2] if by_name[i] > 0.1 * total]
     shares = [f"{words.cut(t.names[i])} {about}{by_name[i] / total:.0%}" for i in best]
+    many = part[operators & ~np.isin(t.name[pieces.row], best)].sum() / total
+    if many > SPARSE:
+        shares.append(f"{'other ' if best else ''}operators, none of them for long, {about}{many:.0%}")
     python = 1 - spans.length(idle_then) / total
     if python > 0.1:
         shares.append(f"no event (Python, or waiting for data) {about}{python:.0%}")
     driver = (t.of("call") & ~t.asking)[pieces.row]
-    advice = _DRIVER if part[driver].sum() > 0.5 * total else ""
+    advice = _DRIVER if part[driver].sum() > 0.5 * total else _MANY if many > SPARSE else ""
     if best and "DataLoader" in t.names[best[0]]:
         advice = _DATA
-    return ["meanwhile the launching thread is in " + ", ".join(shares)] if shares else [], advice
+    threads = "thread is" if len(np.unique(t.thread[pieces.row])) == 1 else "threads are"
+    return [f"meanwhile the launching {threads} in " + ", ".join(shares)] if shares else [], advice
 
 
 def _largest(t: Trace, gaps: Idle, about: str) -> str:
@@ -293,7 +341,10 @@ def _largest(t: Trace, gaps: Idle, about: str) -> str:
     def said(i: int) -> str:
         return words.short(t.names[t.name[work.row[i]]])
 
-    where = f"the largest gap: {about}{format_seconds((end - begin) / 1e9)} at {about}{format_seconds(begin / 1e9)}"
+    where = (
+        f"the largest gap: {about}{format_seconds((end - begin) / 1e9)}, {about}{format_seconds(begin / 1e9)} after the "
+        "recording began"
+    )
     parts = [where] + ([f"after {said(before[np.argmax(work.end_ns[before])])}"] if len(before) else [])
     if len(after):
         i = after[0]

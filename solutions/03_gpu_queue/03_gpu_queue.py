@@ -473,13 +473,13 @@ board
 # The syncs of a step go from {{script_syncs:.0f}} to {{script_syncs_now:.1f}}. Subtract the time of the kernels from the
 # time of a step: before, no kernel ran for {{script_idle:.2f}} ms of a step, because after every sync the GPU had nothing
 # to do until the CPU had launched the next work. Now it is {{script_idle_now:.2f}} ms. The two syncs that are left are the
-# copies of the batch (lessons 04 and 05). In the last row there is no GPU to wait for, and nothing is gained.
+# copies of the batch (lessons 04 and 05).
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at two things: how much of the time the GPU computes, and whether the CPU waits for it. The cell records four
-# warm steps with [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). In the place of your script stands
+# The cell records four warm steps with
+# [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). In the place of your script stands
 # a toy script of two linear layers, on the CPU. At home leave out the first two lines: the rest works on your own names.
 # With a GPU it records the GPU too.
 
@@ -497,8 +497,9 @@ with profile(schedule=plan, on_trace_ready=lambda p: p.export_chrome_trace("trac
         prof.step()  # without this call nothing is recorded
 
 # %% [markdown]
-# The file is a list of events. Each has a category (`cat`), a name, a thread, a begin (`ts`) and a duration (`dur`), both in
-# µs. The next cell goes through step 3 from left to right. It prints the outer events, and how many more lie inside each.
+# The file is a list of events. Each has a category (`cat`), a name, a thread (`tid`), a begin (`ts`) and a duration (`dur`),
+# both in µs. The next cell goes through the first step on its thread (a file without steps has other spans to name there). It
+# prints the outer events, and how many lie inside each.
 
 # %% experiment
 import gzip
@@ -507,22 +508,24 @@ import json
 with gzip.open("trace.json.gz", "rt") as file:
     spans = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
 spans.sort(key=lambda e: (e["ts"], -e["dur"]))
-outer = next(e for e in spans if e["name"] == "ProfilerStep#3")
+host = [e for e in spans if e["cat"] in ("cpu_op", "user_annotation")]
+outer = next(e for e in host if e["name"].startswith("ProfilerStep"))
+host = [e for e in host if e["tid"] == outer["tid"]]
 end, last = outer["ts"], outer["ts"] + outer["dur"]
-for e in spans:
+for e in host:
     if e is not outer and end <= e["ts"] < last:
         end = e["ts"] + e["dur"]
-        inside = sum(e["ts"] <= other["ts"] < end for other in spans) - 1
+        inside = sum(e["ts"] <= other["ts"] < end for other in host if other is not e)
         print(f"{e['cat']:16} {e['name'].removeprefix('autograd::engine::evaluate_function: ')} + {inside}")
 
 # %% [markdown]
-# Four parts follow each other, as in your code. First the loader. Then the forward pass: `aten::linear` contains
-# `aten::addmm`, and so on. Then the backward pass, in reverse: `AddmmBackward0` belongs to an `addmm`, and both have the same
-# *Sequence number* in their `args`. Last the optimizer: dozens of small operators for four parameters (lesson 06). A long
-# event with few inside is work. A long event around many short ones is calls (lesson 02). Between two events Python runs.
+# First comes the loader. Then the forward pass: `aten::linear` contains `aten::addmm`, and so on. Then the backward pass, in
+# reverse: `AddmmBackward0` belongs to an `addmm`. Last the optimizer: dozens of small operators for four parameters (lesson
+# 06). A long event with few inside is work. A long event around many short ones is calls (lesson 02). Between two events Python runs.
 #
-# With a GPU there are three more categories. `cuda_runtime` holds the CPU's calls to the driver, `kernel` and `gpu_memcpy`
-# what the GPU does. Here are the last events of the same step, with a read of the loss, on a simulated H100:
+# With a GPU, the backward pass has a thread of its own. `cuda_runtime` holds the CPU's calls to the driver, `kernel` and
+# `gpu_memcpy` what the GPU does. Here are the longest calls of a step with a read of the loss, on a simulated H100,
+# each with what it launched and with the operators around it:
 
 # %% experiment
 from helpers.own_script import simulated_cuda
@@ -535,14 +538,20 @@ with simulated_cuda("H100") as gpu:
 prof.export_chrome_trace("trace.json.gz")
 with gzip.open("trace.json.gz", "rt") as file:
     spans = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
-for e in sorted(spans, key=lambda e: e["ts"])[-9:-1]:
-    number = e["args"].get("correlation", "")
-    print(f"{e['ts'] % 1000:5.1f} µs + {e['dur']:4.1f}  {e['cat']:16} {e['name']:36} {number}")
+work = {e["args"].get("correlation"): e["name"] for e in spans if e["cat"] in ("kernel", "gpu_memcpy")}
+spans.sort(key=lambda e: (e["ts"], -e["dur"]))
+host = [e for e in spans if e["cat"] in ("cpu_op", "user_annotation")]
+for call in sorted((e for e in spans if e["cat"] == "cuda_runtime"), key=lambda e: -e["dur"])[:4]:
+    mine = (e for e in host if e["tid"] == call["tid"])
+    around = [e["name"] for e in mine if e["ts"] <= call["ts"] < e["ts"] + e["dur"]]
+    launched = work.get(call["args"].get("correlation"), "nothing")[:40]
+    print(f"{call['dur']:8.1f} µs  {call['name']} → {launched}  in  {' > '.join(around)}")
 
 # %% [markdown]
-# A launch and its kernel have the same `correlation`, the number on the right. From the one to the other the work was in the
-# queue. **What blocks** is a long call of the driver: here `cudaStreamSynchronize`. The operator around it says who waits:
-# `_local_scalar_dense`, the `.item()`. With `profile(with_stack=True)` the file has the line of your script as well.
+# A launch and its kernel have the same number, `correlation`. From the one to the other the work was in the queue. **What
+# blocks** is a long call, except a launch into a full queue. Here it is `cudaStreamSynchronize`; in older traces `.item()`
+# waits in `cudaMemcpyAsync`, to *Pageable* memory. The operators around it say who waits: `_local_scalar_dense` is the
+# `.item()`. (In no operator: the profiler, at its end.) With `profile(with_stack=True)` the file has the line of your script.
 #
 # This line prints the verdict, and draws a picture like those above:
 #
@@ -552,11 +561,11 @@ for e in sorted(spans, key=lambda e: e["ts"])[-9:-1]:
 #
 # *Sync-bound*: find the line that waits, and read less often. *Launch-bound*: fewer and larger launches (lessons 02 and 07).
 # *CPU-bound*: less Python in the step, or data prepared elsewhere (lesson 04). *Copy-bound*: pinned memory (lesson 05).
-# *GPU-bound*: cheaper kernels (lesson 10). The same file opens in [Perfetto](https://ui.perfetto.dev). Profiling takes time
-# itself: measure again without the profiler.
+# *GPU-bound*: cheaper kernels (lesson 10). *Communication-bound*: other GPUs (lesson 14). *Unknown*: work was launched and did
+# not run, and the trace does not say why; start at the longest call. The same file opens in
+# [Perfetto](https://ui.perfetto.dev). Profiling takes time itself: measure again without it.
 #
-# Without a GPU at hand, `python -m helpers run train.py --card H100` runs your whole script, unchanged, on the simulated
-# card. It ranks its lines by what their repair could buy (lesson 17).
+# Without a GPU, `python -m helpers run train.py --card H100` runs your script on the simulated card (lesson 17).
 #
 # ## Sources on trial
 #
@@ -603,7 +612,8 @@ lesson.progress()
 #
 # - `gpu.profile()` is `torch.profiler.profile` for the simulated GPU, with the same options.
 # - `trace.top(t, by="call")` adds up the time in each kind of call to the GPU's driver: `cudaLaunchKernel` launches,
-#   `cudaMemcpyAsync` starts a copy, `cudaStreamSynchronize` waits until a queue is empty. `by="host"` adds up each
+#   `cudaMemcpyAsync` starts a copy (and waits for it where the memory is not pinned), `cudaStreamSynchronize` waits until a
+#   queue is empty. `by="host"` adds up each
 #   operator's own time on the CPU, and `by="device"` each kernel's time on the GPU.
 # - `memory.leaks` names the lines whose memory stays after a step, from the memory's recorded history (lesson 08).
 #

@@ -5,8 +5,7 @@
 #
 # Your tensors add up to 4 GiB. `nvidia-smi` shows 7 GiB. A request for one more GiB fails, although "3 GiB are
 # reserved but unallocated". All of these numbers are true. Between your tensors and the GPU stands an **allocator**:
-# the part of PyTorch that gets memory from CUDA and hands it out to tensors. It follows a few rules. With these rules
-# you can say what a program will take, read the error of a full card, and find the line that asked for too much.
+# the part of PyTorch that gets memory from CUDA and hands it out to tensors. It follows a few rules.
 #
 # **Time** 60 min, two exercises among them; *Further*: 54 min, where you write the allocator yourself. **Before this**
 # lessons 00 to 02 (the simulated GPU, views, what keeps a graph alive); for one part of *Further* also 05 (streams).
@@ -348,7 +347,7 @@ you.against(experiments.leak(snapshot, snapshots), picture, evidence=snapshot.ev
 # the cell above), because the line is noted when the block is handed out. Who *keeps* the block you have to find
 # yourself: search for uses of what that line made.
 #
-# The optimizer's state is large too. It appears once and then stays as it is, so it is no leak. A leak is growth step after step.
+# The optimizer's state is large too. It appears once and then stays as it is, so it is no leak.
 
 # %% [markdown]
 # **Exercise 8.2 — name the leak** (★★, 9 min)
@@ -555,7 +554,7 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 # The peak falls only a little. (*Peak memory* in this table is the most that was reserved, in nine steps.) What
 # matters is what one step adds: {{script_kept:.1f}} MiB before, {{script_now:,}} bytes now. After {{script_full:,.0f}}
 # steps at the latest, the 80 GB of an H100 would have been full of logits. A peak over a few steps does not show a
-# leak. Compare the memory after one step with the memory after a later step. The time does not change.
+# leak. Compare the memory after one step with the memory after a later step.
 
 # %% [markdown]
 # ## Your own script
@@ -574,7 +573,7 @@ from helpers.own_script import simulated_cuda, toy
 with simulated_cuda("H100"):
     model, optimizer, loss_fn, loader, device, step = toy("cuda", width=4096, batch=1024)
 
-    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    torch.cuda.memory._record_memory_history(max_entries=100_000, stacks="all")
     for _, batch in zip(range(4), loader):
         step(batch)
         print(f"allocated {torch.cuda.memory_allocated() / 2**20:,.0f} MiB", end=", ")
@@ -585,7 +584,8 @@ with simulated_cuda("H100"):
 
 # %% [markdown]
 # A snapshot is a dictionary with two halves. `segments` says what there is at the end: each segment has its blocks, one after
-# the other. `device_traces` says how it came to be: a list of events for each GPU.
+# the other. `device_traces` says how it came to be: a list of events for each GPU. A block and an `alloc` have `frames`: the
+# lines that led to it, the innermost first. The first frames are C++. In the backward pass all are.
 
 # %% experiment
 import pickle
@@ -593,28 +593,54 @@ from collections import Counter
 
 with open("snapshot.pickle", "rb") as file:
     snapshot = pickle.load(file)
+
+
+def who(frames):
+    """The innermost line of one's own; without one, what asked in the backward pass."""
+    for f in frames:
+        *folders, name = f["filename"].split("/")
+        if name.endswith((".py", "notebook")) and not {"torch", "site-packages"} & {*folders}:
+            return f"{name}:{f['line']} {f['name']}"
+    asked = next((f["name"] for f in frames if "Backward0::apply" in f["name"]), "no frames")
+    return asked.partition("::apply")[0].rpartition("::")[2]
+
+
 for segment in snapshot["segments"][:4]:
-    print(
-        f"segment of {segment['total_size'] / 2**20:.0f} MiB, stream {segment['stream']}, pool {segment['segment_type']!r}"
-    )
-    for block in segment["blocks"]:
-        own = [frame for frame in block["frames"] if "/torch/" not in "/" + frame["filename"]]
-        lines = [f"{frame['name']}:{frame['line']}" for frame in block["frames"][:1] + own[:1]]
-        print(f"    {block['size'] / 2**20:7.3f} MiB  {block['state']:16}", *lines)
-print(Counter(event["action"] for event in snapshot["device_traces"][0]))
+    print(f"segment of {segment['total_size'] / 2**20:.0f} MiB, pool {segment['segment_type']!r}")
+    for block in segment["blocks"][:4]:
+        print(f"    {block['size'] / 2**20:7.3f} MiB  {block['state']:16}", who(block["frames"]))
 
 # %% [markdown]
-# **What holds the memory** are the blocks with `active_allocated`. Their `frames` name the lines that led to it, the
-# innermost first. The cell shows the innermost one, and the first one outside of PyTorch: line 8 of the cell above, the step.
-# A block without frames was made before the recording began: here the model. `inactive` is free for the next request. Among
-# the events, `segment_alloc` is PyTorch asking the card (section 2); `alloc` and `free_completed` need no card. A leak is a
-# line whose `alloc` events in every step find no `free_completed`.
+# **What holds the memory** are the blocks with `active_allocated`: here the step, line 8 of the cell above. A block without
+# frames was made before the recording began: here the model. `inactive` is free for the next request.
+#
+# Who held it at the **peak** is in the events. An `alloc` has the bytes that were asked for, a block those that it takes.
+
+# %% experiment
+events, held, now, peak, then = snapshot["device_traces"][0], {}, 0, 0, []
+print(Counter(event["action"] for event in events))
+for event in events:
+    if event["action"] == "alloc":
+        held[event["addr"]], now = event, now + event["size"]
+    elif event["action"] == "free_completed" and event["addr"] in held:
+        now -= held.pop(event["addr"])["size"]
+    if now > peak:
+        peak, then = now, list(held.values())
+holders = Counter()
+for event in then:
+    holders[who(event["frames"])] += event["size"]
+for line, size in holders.most_common(4):
+    print(f"{size / 2**20:9.2f} MiB  {line}")
+
+# %% [markdown]
+# This is what came on top of the blocks from before the recording. `segment_alloc` is PyTorch asking the card (section 2);
+# `alloc` and `free_completed` need no card. A leak is a line whose `alloc` events in every step find no `free_completed`.
 #
 # ```bash
 # python -m helpers snapshot.pickle
 # ```
 #
-# This command finds the peak among the events, and adds up the blocks that were held then, by line.
+# This command does the same, with the older blocks and with the sizes that were taken.
 # [pytorch.org/memory_viz](https://pytorch.org/memory_viz) draws the file in your browser, and uploads nothing.
 
 # %% [markdown]
