@@ -13,6 +13,8 @@ from helpers import compiling, count, simulate
 from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 from helpers.pytorch import private_torch
 
+_INDUCTOR = "PyTorch's page on it (docs.pytorch.org/docs/stable/torch.compiler): TorchInductor uses Triton for GPUs of NVIDIA, AMD and Intel"
+
 
 def graph_then_code() -> Outcome:
     def chain(x: torch.Tensor) -> torch.Tensor:
@@ -161,8 +163,8 @@ def for_the_hardware() -> Outcome:
     x = torch.rand(64)
     eager, by_script, written = count(chain, x).operators, _scripted(chain, x), compiling.kernels(chain, x)
     return (
-        f"on this CPU: eager {eager} operators, torch.jit.script {by_script}, which are the same for every machine; torch.compile "
-        f"{written.count} kernel, in C++ for this one",
+        f"on this CPU: eager {eager} operators, torch.jit.script {by_script}, PyTorch's ready-made ones; torch.compile {written.count} kernel, in "
+        f"C++ for a CPU. {_INDUCTOR}",
         "confirmed" if written.count < by_script == eager else "refuted",
     )
 
@@ -279,8 +281,8 @@ def known_backends() -> Outcome:
 def more_hardware() -> Outcome:
     written = compiling.kernels(lambda x: torch.relu(x * 2).sin(), torch.rand(64))
     return (
-        f"3 operators for this CPU: {written.count} kernel in C++; AMD's GPUs were not tried",
-        "partly: holds for CPUs; AMD's GPUs were not tried" if written.count == 1 else "refuted",
+        f"3 operators for this CPU: {written.count} kernel in C++. {_INDUCTOR}",
+        "confirmed: CPUs by this run, AMD's GPUs by PyTorch's page" if written.count == 1 else "refuted",
     )
 
 
@@ -337,7 +339,7 @@ CLAIMS = (
     kept("2.2.3", '# 支持动态形状输入 … backend="tensorrt", options={"dynamic": True}', 'backend="tensorrt", options={"dynamic": True} takes inputs of dynamic shape', "11-options-dynamic"),
     tried("2.3", "优化范围 局部算子优化 全局计算图级优化", "scope: a traditional JIT optimises operators locally, torch.compile the whole graph", scope),
     tried("2.3", "编译时机 运行时即时编译 训练前提前编译或运行时自适应编译", "time: a traditional JIT compiles while running, torch.compile ahead of training or while running, as it adapts", before_training),
-    tried("2.3", "硬件适配 通用硬件优化 针对特定硬件深度优化", "hardware: a traditional JIT optimises for any, torch.compile deeply for the one at hand", for_the_hardware),
+    tried("2.3", "硬件适配 通用硬件优化 针对特定硬件深度优化", "hardware: a traditional JIT optimises for any, torch.compile deeply for the one at hand", for_the_hardware, evidence="live (CPU) · published"),
     tried("2.3", "性能稳定性 首次运行延迟高 稳定的低延迟表现", "stability: a traditional JIT is slow in its first run, torch.compile has a steady low latency", steady_latency),
     tried("2.3", "易用性 需要手动配置优化选项 自动选择最优编译策略", "ease: a traditional JIT's options are set by hand, torch.compile chooses the best strategy by itself", chosen_by_itself),
     tried("3.1.2", "# 验证安装 … print(f\"Torch.compile可用: {torch.compile is not None}\")", "`torch.compile is not None` verifies that torch.compile can be used", "torch_compile.is_there"),
@@ -359,7 +361,7 @@ CLAIMS = (
     kept("6.2.1", 'print(prof.key_averages().table(sort_by="cuda_time_total", row_limit=10))', '`key_averages().table(sort_by="cuda_time_total")`, as printed', "03-cuda-time-total"),
     tried("6.2.2", "可视化 GPU 执行流程，定位计算瓶颈", "Nsight Systems shows what the GPU runs, and where computing has its bottleneck", timeline, evidence="published"),
     kept("6.2.2", "分析显存访问模式，优化内存布局", "Nsight Systems analyses memory access patterns, to improve the layout", "03-nsys-memory"),
-    tried("7.1.1", "扩展对 AMD GPU、Intel CPU 等硬件的优化支持", "to come: more hardware, such as AMD GPUs and Intel CPUs", more_hardware),
+    tried("7.1.1", "扩展对 AMD GPU、Intel CPU 等硬件的优化支持", "to come: more hardware, such as AMD GPUs and Intel CPUs", more_hardware, evidence="live (CPU) · published"),
     tried("7.1.3", "深度集成 TensorRT、XLA 等优化框架", "to come: TensorRT, XLA and other frameworks, deeply integrated", known_backends),
     tried("7.1.3", "结合模型量化、剪枝技术实现更高性能", "to come: with quantization and pruning it is faster still", pruned),
 )  # fmt: skip
