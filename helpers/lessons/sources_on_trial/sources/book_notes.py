@@ -159,7 +159,7 @@ def splits_both() -> Outcome:
         return nn.Sequential(nn.Linear(32, width), nn.GELU(), nn.Linear(width, 32))
 
     x, whole = torch.rand(64, 32, requires_grad=True), mlp(128)
-    parts: dict[str, list[nn.Sequential]] = {
+    parts: dict[str, list[nn.Module]] = {
         "all of it": [whole],
         "by columns and rows": [mlp(64)] * 2,
         "by layers": [whole[:2], whole[2:]],

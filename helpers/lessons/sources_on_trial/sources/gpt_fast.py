@@ -17,7 +17,8 @@ def fewer_bits() -> Outcome:
     )
     falling = shares["bf16"] > shares["int8"] > shares["int4"]
     return (
-        f"tokens a second, published against what an A100's memory allows for the weights alone: {said}",
+        f"tokens a second, the post's against what an A100's {peak / 1e9:,.0f} GB/s allow for the {numbers / 1e9:.2f} billion numbers that each token "
+        f"reads: {said}",
         "refuted"
         if PUBLISHED != dict(sorted(PUBLISHED.items(), key=lambda rung: rung[1])) or max(shares.values()) > 1
         else "confirmed: by these figures, which an A100's memory allows; each rung comes less near to its own limit"
