@@ -149,7 +149,7 @@ def cuda_time_total() -> Claim:
         "03-cuda-time-total",
         "compile-300",
         '`key_averages().table(sort_by="cuda_time_total")`',
-        f"this torch: {accepted}; the name of today is device_time_total",
+        f"this torch: {accepted}, with a profile of a CPU; the name of today is device_time_total",
         "confirmed" if accepted == "accepted" else "refuted",
         "Further · Record it yourself",
     )
