@@ -27,7 +27,7 @@ from helpers import lesson, plots, trace
 shares = trace.shares
 
 torch.set_num_threads(1)  # tensors here are tiny, or simulated: a second thread would only get in the way
-lesson.start("03_gpu_queue", evidence=["simulated (H100)", "live (CPU)"])
+lesson.start("03_gpu_queue", evidence=["simulated (H100)", "live (CPU)", "published"])
 
 # %% [markdown]
 # ## 1 · Sparse or dense
@@ -576,7 +576,7 @@ from helpers.lessons.gpu_queue import claims
 
 lesson.verdicts(
     claims.on_trial(tried, prepare_alone=longer["prepare"] / longer["neither"]),
-    evidence="simulated (H100) · live (CPU)",
+    evidence="simulated (H100) · live (CPU) · published",
     shown=("03-sparse-cpu", "03-dense-gpu", "03-before-and-after"),
 )
 

@@ -30,7 +30,7 @@ from helpers.lessons.data_loading import experiments
 from helpers.lessons.data_loading.experiments import WORKERS
 
 torch.set_num_threads(1)  # workers are processes of their own: more threads would be in their way
-lesson.start("04_data_loading", evidence=["live (CPU)", "arithmetic", "simulated (H100)"])
+lesson.start("04_data_loading", evidence=["live (CPU)", "arithmetic", "simulated (H100)", "published"])
 
 # %% [markdown]
 # ## 1 · Does the model wait?
@@ -576,7 +576,7 @@ from helpers.lessons.data_loading import claims
 
 lesson.verdicts(
     claims.on_trial(indexed, one_by_one, in_blocks),
-    evidence="live (CPU) · arithmetic",
+    evidence="live (CPU) · arithmetic · published",
     shown=("04-four-per-gpu", "04-imagefolder", "04-iops"),
 )
 

@@ -27,7 +27,9 @@ from helpers.lessons.memory_pools import experiments
 
 MIB = 2**20
 
-lesson.start("08_memory_pools", evidence=["live (CPU)", "simulated (H100)", "simulated (allocator)"])
+lesson.start(
+    "08_memory_pools", evidence=["live (CPU)", "simulated (H100)", "simulated (allocator)", "published"]
+)
 
 # %% [markdown]
 # ## 1 · What does one tensor take?
@@ -651,7 +653,7 @@ from helpers.lessons.memory_pools import claims
 
 lesson.verdicts(
     claims.on_trial(taken, cards, fates),
-    evidence="live (CPU) · simulated (H100)",
+    evidence="live (CPU) · simulated (H100) · published",
     shown=("08-max-split", "08-fraction", "08-cycles"),
 )
 

@@ -263,6 +263,7 @@ you = lesson.predict(
 # %% experiment
 SDPA, N = F.scaled_dot_product_attention, 128
 CALLS = {  # each is tried with q, k and v of shape (2, 4, N, 64), in bfloat16
+    "nothing but q, k and v": SDPA,
     "a mask of bools": lambda q, k, v: SDPA(q, k, v, q.new_ones(N, N, dtype=torch.bool).tril()),
     "a mask that wants a gradient": lambda q, k, v: SDPA(q, k, v, nn.Parameter(q.new_zeros(N, N))),
     "dropout_p=0.1": lambda q, k, v: SDPA(q, k, v, dropout_p=0.1),
@@ -278,7 +279,7 @@ you.against(
 )
 
 # %% [markdown]
-# There are two calls more than you were asked for. Where the table says *math*, the call is slow. The two columns differ, because each
+# There are three calls more than you were asked for. Where the table says *math*, the call is slow. The two columns differ, because each
 # backend has its own list of what it takes. A fused kernel on one machine is no promise for another. A mask that wants a gradient (as a
 # learned position bias does), dropout, and values wider than the keys have one on a GPU. float64 has one on the CPU. And inputs without
 # a batch dimension have none anywhere.

@@ -144,7 +144,7 @@ def _compiled_memory(bert: list[Rung], gpt2: list[Rung]) -> Claim:
         "17-compile-memory", "compile-300", "torch.compile: 6 GB of GPU memory instead of 12 (50 %)",
         "simulated, torch.compile alone: " + ", ".join(f"{name} {part:.0%} of the memory" for name, part in shares.items()),
         "refuted" if not kept else "confirmed" if len(kept) == len(shares)
-        else f"partly: on {' and '.join(kept)} ; weights, gradients and optimizer states are not fewer",
+        else f"partly: holds on {' and '.join(kept)}; weights, gradients and optimizer states are not fewer",
         HERE,
     )  # fmt: skip
 

@@ -89,7 +89,8 @@ def image_folder() -> Claim:
         "04-imagefolder",
         "five-strategies",
         "`ImageFolder(…, num_workers=16, pin_memory=True, persistent_workers=True)`, then `DataLoader(…, prefetch_factor=4)`",
-        f"ImageFolder: {first}; DataLoader: {second}; all options given to DataLoader: {mended}. Its 16 × 4 batches would hold "
+        f"a call with the signature that torchvision documents for ImageFolder, which is not installed here: {first}; DataLoader: {second}; all "
+        f"options given to DataLoader: {mended}. Its 16 × 4 batches would hold "
         f"{ahead / 1e9:.1f} GB of uint8 images, {4 * ahead / 1e9:.1f} GB of float32",
         "refuted: both calls raise. All of these are options of DataLoader"
         if "accepted" not in (first, second)

@@ -41,7 +41,8 @@ def ddp_table() -> Claim:
         "14-ddp-table",
         "five-strategies",
         "DataParallel: one process, many threads; DDP: many processes",
-        f"parallel_apply starts {'threads' if threads else 'no threads'}; DDP ran in {record.world_size} processes",
+        f"DataParallel's parallel_apply starts {'threads' if threads else 'no threads'}, by its source (to run it takes GPUs); DDP ran in "
+        f"{record.world_size} processes",
         "confirmed" if threads and record.world_size > 1 else "refuted",
         "Further · torchrun and Accelerate",
     )
@@ -55,7 +56,9 @@ def start_script() -> Claim:
         "five-strategies",
         "DataParallel starts simply, DDP needs a launch script",
         f"DDP ran in {record.world_size} processes that a function call started, without a script",
-        "partly: holds for torchrun, the usual way; torch.multiprocessing starts the processes from the program itself",
+        "partly: holds for torchrun, the usual way; torch.multiprocessing starts the processes from the program itself"
+        if record.world_size > 1
+        else "confirmed",
         "Further · torchrun and Accelerate",
     )
 
@@ -91,17 +94,22 @@ def buckets() -> Claim:
 
 def nodes() -> Claim:
     """What is left of n-fold work at 8, 64 and 1,024, with even and uneven kernels, and with one slow rank."""
-    even = {n: experiments.left(experiments.step_on(n, experiments.DDP)) for n in (8, 1024)}
+    steps = {n: experiments.step_on(n, experiments.DDP) for n in (8, 1024)}
+    even = {n: experiments.left(step) for n, step in steps.items()}
+    # a ring: each rank sends its share 2 (n − 1) times
+    sent = {n: (2 * (n - 1), 2 * (n - 1) / n) for n in steps}
     uneven = {n: experiments.left(experiments.uneven(n)) for n in (8, 64, 1024)}
     return Claim(
         "14-nodes",
         "book-notes",
         "more nodes: more latency, and unstable parts weigh more",
-        f"efficiency {even[8]:.0%} → {even[1024]:.0%} from 8 to 1,024 ranks; with uneven kernels {uneven[8]:.0%} → {uneven[1024]:.0%}; "
-        f"one slow rank of 64: {experiments.left(experiments.one_slow()):.0%}",
-        "confirmed" if uneven[8] > uneven[64] > uneven[1024] else "refuted",
+        f"from 8 to 1,024 ranks, an all-reduce by a ring: {sent[8][0]:,} → {sent[1024][0]:,} messages a rank, of {sent[8][1]:.2f} → "
+        f"{sent[1024][1]:.2f} times the gradients in all; efficiency {even[8]:.0%} → {even[1024]:.0%}; with uneven kernels {uneven[8]:.0%} → "
+        f"{uneven[1024]:.0%}; one slow rank of 64: {experiments.left(experiments.one_slow()):.0%}",
+        "confirmed" if uneven[8] > uneven[64] > uneven[1024] and even[8] > even[1024]
+        else "partly: latency grows; unstable parts do not weigh more" if even[8] > even[1024] else "refuted",
         "4 · What is left of n GPUs",
-    )
+    )  # fmt: skip
 
 
 def compression() -> Claim:
@@ -117,9 +125,11 @@ def compression() -> Claim:
         f"four passes: {sent['plain']:,.0f} bytes plain, {sent['16 bits']:,.0f} in 16 bits, {sent[sparse]:,.0f} as the largest tenth and its "
         f"places, {sent[thin]:,.0f} as rank-1 factors in {records[thin].count()} messages and not {records['plain'].count()}. 10,000 numbers over "
         f"NVLink: {'int8' if less < whole else 'float32'} is faster",
-        "partly: holds when bytes, and not messages, are what takes the time"
-        if max(sent[way] for way in ("16 bits", sparse, thin)) < sent["plain"]
-        else "refuted",
+        "refuted"
+        if max(sent[way] for way in ("16 bits", sparse, thin)) >= sent["plain"]
+        else "confirmed"
+        if less < whole
+        else "partly: holds when bytes, and not messages, are what takes the time",
         "Further · Send less often, and less",
     )
 

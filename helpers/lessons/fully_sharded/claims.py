@@ -67,8 +67,8 @@ def strategy() -> Claim:
         "15-strategy",
         "guide",
         "choose the sharding strategy by balancing communication and memory",
-        f"six blocks, simulated: let go of all sends {gone.sent >> 20} MiB and needs {gone.peak / 2**20:.0f} beyond the shards, keep all "
-        f"{kept.sent >> 20} and {kept.peak / 2**20:.0f}. Keeping three sends {early.sent >> 20} either way: the first three need "
+        f"six blocks, simulated: let go of all (FULL_SHARD) sends {gone.sent >> 20} MiB and needs {gone.peak / 2**20:.0f} beyond the shards, keep all "
+        f"(SHARD_GRAD_OP) {kept.sent >> 20} and {kept.peak / 2**20:.0f}. Keeping three sends {early.sent >> 20} either way: the first three need "
         f"{early.peak / 2**20:.0f}, the last three {last.peak / 2**20:.0f}. Unequal blocks: one plan sends {free.sent >> 20} instead of "
         f"{all_gone.sent >> 20} and needs no more",
         "partly: holds when keeping a block raises the worst moment; keeping other blocks is free, and which ones counts as much as how many"

@@ -9,6 +9,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 
 from helpers import trace
 from helpers.lesson.claim import Claim
+from helpers.lessons.gpu_queue import experiments
 from helpers.lessons.gpu_queue.experiments import BUSY, Tried, steps_kept, used
 
 MAP = "3 · A map"
@@ -24,7 +25,7 @@ def on_trial(tried: Mapping[str, Tried], prepare_alone: float) -> list[Claim]:
         sparse(tried),
         dense(tried),
         zoom(tried),
-        nsight_compute(tried),
+        nsight_compute(),
         before_and_after(tried, prepare_alone),
         utilization(),
         schedule_recipe(),
@@ -64,15 +65,20 @@ def dense(tried: Mapping[str, Tried]) -> Claim:
 
 def zoom(tried: Mapping[str, Tried]) -> Claim:
     turns = tried["middle, read and prepare"]
+    gap_us, inside, before = experiments.waits_around_largest_gap(turns.ran.trace, 40)
+    won = turns.gains["no reads"]
     return Claim(
         "03-gaps-zoom",
         "book-notes",
         "Dense with gaps: zoom in on the gap",
-        f"read and prepare: “{trace.classify(turns.ran.trace).density}”; in the largest gap nothing is launched; the "
-        f"wait that emptied the queue ends where the gap begins; without the reads {turns.gains['no reads']:.2f}×",
-        "partly: holds when the window shows the wait before the gap as well",
+        f"read and prepare: “{trace.classify(turns.ran.trace).density}”; the CPU waits for the GPU in {inside:.0%} of the largest gap "
+        f"({gap_us:,.0f} µs), and in {before:.0%} of the 40 µs before it; without the reads {won:.2f}×",
+        "refuted: neither window shows the cause" if max(inside, before) < 0.1 < won - 1
+        else "partly: holds when the window shows what is before the gap as well; the gap alone does not show the wait"
+        if inside < 0.1 < won - 1
+        else "confirmed",
         GAPS,
-    )
+    )  # fmt: skip
 
 
 def before_and_after(tried: Mapping[str, Tried], prepare_alone: float) -> Claim:
@@ -90,17 +96,13 @@ def before_and_after(tried: Mapping[str, Tried], prepare_alone: float) -> Claim:
     )
 
 
-def nsight_compute(tried: Mapping[str, Tried]) -> Claim:
-    faster = ", ".join(
-        f"{tried[name].gains['GPU']:.2f}× ({name})"
-        for name in ("small layers", "large layers", "middle, read and prepare")
-    )
+def nsight_compute() -> Claim:
     return Claim(
         "03-nsight-compute",
         "book-notes",
-        "In training, Nsight Compute is only needed when optimising CUDA operators",
-        f"kernels twice as fast give {faster}",
-        "untested: it says what people do, and the tool needs a GPU. What faster kernels would win depends on the loop",
+        "In training, one usually thinks of Nsight Compute only to optimise CUDA operators",
+        "",
+        "untested: it says what people think of; to know it takes asking them",
         "Further · Nsight Systems, Nsight Compute",
     )
 
@@ -113,7 +115,9 @@ def utilization() -> Claim:
         "compile-300",
         "`torch.cuda.utilization()` gives the use of the GPU",
         "; ".join(f"{name}: busy {u.busy:.0%}, {u.flops:.1%} of FLOP/s" for name, u in uses.items()),
-        "partly: holds when it is low: then the GPU waits; a high one says only that something ran",
+        "partly: holds when it is low: then the GPU waits; a high one says only that something ran"
+        if all(u.busy > 0.9 for u in uses.values()) and min(u.flops for u in uses.values()) < 0.1
+        else "confirmed",
         "Further · Busy is not fast",
     )
 
@@ -145,7 +149,7 @@ def cuda_time_total() -> Claim:
         "03-cuda-time-total",
         "compile-300",
         '`key_averages().table(sort_by="cuda_time_total")`',
-        f"this torch: {accepted}; the name of today is device_time_total",
+        f"this torch: {accepted}, with a profile of a CPU; the name of today is device_time_total",
         "confirmed" if accepted == "accepted" else "refuted",
         "Further · Record it yourself",
     )
@@ -156,7 +160,8 @@ def nsys_memory() -> Claim:
         "03-nsys-memory",
         "compile-300",
         "Nsight Systems analyses memory access patterns, to improve the layout",
-        "",
-        "untested: the tool records nothing without an NVIDIA GPU. NVIDIA's manuals describe memory access inside kernels under Nsight Compute",
+        "published: NVIDIA's guides (docs.nvidia.com/nsight-systems, docs.nvidia.com/nsight-compute): Nsight Systems traces copies, the use of GPU "
+        "memory and page faults of unified memory; Nsight Compute's Memory Workload Analysis is of the accesses inside a kernel",
+        "partly: of copies and page faults; how a kernel reads and writes memory is Nsight Compute's part",
         "Further · Nsight Systems, Nsight Compute",
     )

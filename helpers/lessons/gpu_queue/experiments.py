@@ -128,6 +128,23 @@ def end_of_a_read(t: trace.Trace) -> float:
     return float(reads[1]["end_s"])
 
 
+def waits_around_largest_gap(t: trace.Trace, before_us: float) -> tuple[float, float, float]:
+    """The largest gap, in µs, and in what share of it, and of so many µs before it, the host waits for the device."""
+    idle = trace.idle(t)
+    ends = {gap: int(end) for gap, end in zip(idle.gap.tolist(), idle.end_ns, strict=True)}
+    begins = {
+        gap: int(start) for gap, start in zip(idle.gap.tolist()[::-1], idle.start_ns[::-1], strict=True)
+    }
+    largest = max(ends, key=lambda gap: ends[gap] - begins[gap])
+    begin, end = begins[largest], ends[largest]
+
+    def waits(start: float, stop: float) -> float:
+        seen = t.end_ns[t.waiting].clip(start, stop) - t.start_ns[t.waiting].clip(start, stop)
+        return float(seen.sum() / (stop - start))
+
+    return (end - begin) / 1e3, waits(begin, end), waits(begin - 1e3 * before_us, begin)
+
+
 # --- the map ------------------------------------------------------------------------------------------------------
 
 

@@ -28,7 +28,7 @@ def on_trial(
     split = {program: cards[program, "max_split_size_mb:128"] for program in ("documents", "survivors")}
     mended = [program for program, card in split.items() if card.outcome == "fits"]
     cycle = fates["an object holds it, and itself"]
-    view = fates["a view of 10 of its numbers goes into a list"]
+    globally = experiments.fate_under_a_name()
     return [
         Claim(
             "08-larger",
@@ -58,11 +58,16 @@ def on_trial(
         Claim(
             "08-cycles",
             "book-notes",
-            "the cycle collector breaks cycles; tensors in global scope are a main reason why memory stays",
-            f"a cycle: {cycle}; a view in a list that stays: {view}",
-            "confirmed" if cycle == "until gc" and view == "kept" else "refuted",
+            "the cycle collector breaks cycles; tensors in global scope are another important reason why memory stays",
+            f"a cycle: {cycle}; a tensor under a module's name: {globally['module']}, also after a collection, {globally['bound anew']} when the "
+            f"name is bound anew; under a function's own name: {globally['function']} when it returns",
+            "confirmed"
+            if cycle == "until gc" and list(globally.values()) == ["kept", "freed", "freed"]
+            else "partly: so for cycles"
+            if cycle == "until gc"
+            else "refuted",
             "5 · What keeps a tensor",
-        ),
+        ),  # fmt: skip
         nccl(),
         pool_allocator(),
         fraction(),
@@ -76,8 +81,9 @@ def nccl() -> Claim:
         "08-nccl",
         "book-notes",
         "NCCL manages the memory of its communication itself",
-        "",
-        "untested: NCCL runs on NVIDIA GPUs only, and there is none here",
+        "published: PyTorch's page on CUDA memory (docs.pytorch.org/docs/stable/torch_cuda_memory) names NCCL as a library that allocates GPU "
+        "memory which PyTorch's allocator does not see",
+        "confirmed: by documentation; NCCL was not run",
         WHO_ELSE,
     )
 

@@ -226,6 +226,30 @@ def fate(way: Callable[[torch.Tensor], Any]) -> str:
             gc.enable()
 
 
+#: a module's name: in global scope
+_held: torch.Tensor | None = None
+
+
+def fate_under_a_name() -> dict[str, str]:
+    """What becomes of a tensor's memory: under a module's name after a collection, when the name is bound anew; in a function."""
+    global _held
+
+    def in_a_function() -> Any:
+        x = torch.ones(250_000)
+        return weakref.ref(x.untyped_storage())
+
+    _held = torch.ones(250_000)
+    storages = [weakref.ref(_held.untyped_storage()), in_a_function()]
+    gc.collect()
+    module, function = ("freed" if storage() is None else "kept" for storage in storages)
+    _held = None
+    return {
+        "module": module,
+        "bound anew": "freed" if storages[0]() is None else "kept",
+        "function": function,
+    }
+
+
 # --- further ---------------------------------------------------------------------------------------------------------
 
 

@@ -112,8 +112,10 @@ def _multiples(matmuls: Matmuls) -> Claim:
     fit, miss = (matmuls.reached(some) / 1e12 for some in (matmuls.fitting, matmuls.missing))
     return Claim(
         "10-multiples", "guide", "Tensor Cores want dimensions in multiples of 8 (fp16) or 16 (INT8)",
-        f"published TF32 matmuls of 1.5 to 4.5 GFLOP: {fit:.0f} TFLOP/s in multiples of 4, {miss:.0f} otherwise",
-        f"partly: holds when read as 16 bytes, which are 4 numbers in TF32; other shapes run too, at {matmuls.share:.2f} of the rate"
+        "NVIDIA's guide (docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication): since cuBLAS 11 Tensor Cores take any "
+        "sizes, and are most efficient with multiples of 8 in FP16 and of 16 in INT8, which are 16 bytes. Published TF32 matmuls of 1.5 to 4.5 GFLOP, "
+        f"where 16 bytes are 4 numbers: {fit:.0f} TFLOP/s in multiples of 4, {miss:.0f} otherwise",
+        f"partly: holds for their full use; other sizes run on Tensor Cores too, in TF32 at {matmuls.share:.2f} of the rate"
         if fit > 1.5 * miss else "refuted",
         "4 · Shapes that fit",
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn import functional as F
 
 from helpers import ranks, simulate
+from helpers.simulator.devices import DEVICES
 from helpers.simulator.world.pipeline import order, pipeline
 from helpers.text.tables import Table, table
 
@@ -134,6 +136,17 @@ def try_mlp(own: Any, plan: Any) -> Table | None:
             f"for later: this cell wants your ParallelMLP of exercise 16.3 ({str(problem).splitlines()[0]})"
         )
         return None
+
+
+def step_fits(shapes: Sequence[tuple[int, int]]) -> bool:
+    """Does a step of AdamW over matrices of these shapes, one behind the other, fit on a simulated card of 3 GiB?"""
+    gpu = simulate(dataclasses.replace(DEVICES["H100"], memory_bytes=3 * 2**30), strict=False)
+    with gpu:
+        layers = [nn.Linear(*shape, bias=False, device=gpu.device) for shape in shapes]
+        optimizer = torch.optim.AdamW(nn.Sequential(*layers).parameters(), fused=True)
+        nn.Sequential(*layers)(torch.empty(16, shapes[0][0], device=gpu.device)).sum().backward()
+        optimizer.step()
+    return not any("out of memory" in fault for fault in gpu.faults)
 
 
 # --- 2, split between the layers ----------------------------------------------------------------------------------

@@ -35,13 +35,18 @@ def on_trial(card: Any, fused: Fused) -> list[Claim]:
 
 def overhead(card: Any) -> Claim:
     """Where on this card the time begins to follow the size."""
+    crossing = crossing_on(card)
     return Claim(
         "02-overhead",
         "book-notes",
         "operator overhead is a main performance killer",
-        f"x + y, simulated {card.name}: below {crossing_on(card):,} elements the time is the launch's; on this CPU "
+        f"x + y, simulated {card.name}: below {crossing:,} elements the time is the launch's; on this CPU "
         "the picture of section 2 has the same shape",
-        "partly: holds when tensors are smaller than the crossover; above it, bytes or arithmetic take the time",
+        "partly: holds when tensors are smaller than the crossover; above it, bytes or arithmetic take the time"
+        if 1000 < crossing < 2**30
+        else "refuted"
+        if crossing <= 1000
+        else "confirmed",
         "2 · Overhead against size",
     )
 
@@ -127,7 +132,9 @@ def graph() -> Claim:
         "the graph is a DAG of operators, data on its edges",
         f"no cycle in {len(graphs)} graphs; of the one drawn {forward.operators} operators made {len(nodes)} nodes, "
         f"{leaves} of them leaves",
-        "partly: holds when nodes are the operators' backwards and edges the way of gradients; data is saved in nodes",
+        "partly: holds when nodes are the operators' backwards and edges the way of gradients; data is saved in nodes"
+        if len(nodes) != forward.operators
+        else "confirmed",
         "Further · What a node keeps",
     )
 

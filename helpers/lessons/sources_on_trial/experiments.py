@@ -50,8 +50,13 @@ class Claims:
         return PARTS[min(PARTS, key=lambda part: abs(part - share))]
 
     def of_ten(self, word: str) -> int:
-        """Of ten tested claims, how many have this word."""
-        return round(10 * self.total[word] / self.tested)
+        """Of ten tested claims, how many have this word; all words together make ten."""
+        exact = {w: 10 * n / self.tested for w, n in self.total.items() if w != "untested"}
+        whole = {w: int(share) for w, share in exact.items()}
+        # what rounding down leaves goes to those that lost most by it
+        for w in sorted(exact, key=lambda w: whole[w] - exact[w])[: 10 - sum(whole.values())]:
+            whole[w] += 1
+        return whole[word]
 
     def find(
         self, source: str = "", verdict: str = "", lesson: str = "", text: str = "", most: int = 12

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import default_collate
 
-from helpers import compiling, count
+from helpers import compiling, count, simulate
 from helpers.lessons.data_loading.experiments import mean_step
 from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 from helpers.lessons.sources_on_trial.sources.guide import by_operator
@@ -33,38 +34,72 @@ def one_tensor() -> Outcome:
     return f"a batch of samples that are dicts: {kinds}", verdict
 
 
+_YES = {True: "yes", False: "no"}
+
+
+def _gradients_take(rows: int, width: int, pieces: int) -> float:
+    """Seconds of forward and backward over so many rows on a simulated H100, in pieces."""
+    gpu = simulate("H100")
+    with gpu:
+        layers = nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width)
+        net, x = nn.Sequential(*layers).to(gpu.device), torch.empty(rows, width, device=gpu.device)
+
+        def gradients() -> None:
+            for part in x.split(rows // pieces):
+                net(part).square().sum().backward()
+
+        gradients()
+        gpu.synchronize()
+        began = gpu.clock()
+        gradients()
+        gpu.synchronize()
+        return gpu.clock() - began
+
+
 def accumulation_costs() -> Outcome:
-    net = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8))
-    x, y = torch.rand(64, 32), torch.zeros(64, dtype=torch.long)
-
-    def gradients(rows: int) -> None:
-        net.zero_grad()
-        for a, b in zip(x.split(rows), y.split(rows), strict=True):
-            F.cross_entropy(net(a), b, reduction="sum").backward()
-
-    whole, pieces = (count(gradients, rows) for rows in (64, 8))
+    times = {
+        size: [_gradients_take(*size, pieces) for pieces in (1, 8)] for size in ((512, 32), (65_536, 2048))
+    }
+    slower = [pieces > 1.1 * whole for whole, pieces in times.values()]
     return (
-        f"64 rows at once: {whole.operators} operators, {whole.flops:,} FLOPs; in 8 pieces: {pieces.operators} operators, "
-        f"{pieces.flops:,} FLOPs",
-        "partly: holds when launches or small kernels decide; the arithmetic is the same"
-        if pieces.flops == whole.flops
-        else "confirmed",
-    )
+        "gradients of a batch at once and in 8 pieces: "
+        + "; ".join(
+            f"{rows:,} × {width:,}: {whole * 1e3:.2f} and {pieces * 1e3:.2f} ms"
+            for (rows, width), (whole, pieces) in times.items()
+        ),
+        "confirmed" if all(slower)
+        else "partly: holds when launches or small kernels decide; large pieces take hardly longer than the whole" if any(slower)
+        else "refuted",
+    )  # fmt: skip
 
 
 def harmless() -> Outcome:
-    net, x = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4)), torch.rand(8, 16)
+    torch.manual_seed(0)
+    x = torch.rand(8, 16, dtype=torch.float64)
 
-    def gradient(again: bool) -> torch.Tensor:
-        net.zero_grad()
-        (checkpoint(net, x, use_reentrant=False) if again else net(x)).square().mean().backward()
+    def gradient(way: str, norm: bool = False) -> torch.Tensor:
+        torch.manual_seed(0)
+        layers = nn.Linear(16, 32), nn.BatchNorm1d(32) if norm else nn.GELU(), nn.Linear(32, 4)
+        net = nn.Sequential(*layers).double()
+        for part in x.split(2) if way == "pieces" else [x]:
+            with torch.autograd.graph.save_on_cpu() if way == "host" else nullcontext():
+                out = checkpoint(net, part, use_reentrant=False) if way == "recomputed" else net(part)
+            out.square().sum().backward()
         return torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
 
-    same = torch.equal(gradient(False), gradient(True))
+    plain = gradient("")
+    same = {
+        "recomputed": torch.equal(gradient("recomputed"), plain),
+        "kept on the host": torch.equal(gradient("host"), plain),
+        "the batch in pieces": torch.allclose(gradient("pieces"), plain),
+        "the same with BatchNorm": torch.allclose(gradient("pieces", True), gradient("", True)),
+    }
     return (
-        f"gradients with a checkpoint and without are equal to the bit: {'yes' if same else 'no'}",
-        "confirmed: for recomputing; a smaller batch is another matter" if same else "refuted",
-    )
+        f"gradients as those of a plain step, activations {', '.join(f'{way}: {_YES[yes]}' for way, yes in same.items())}",
+        "confirmed" if all(same.values())
+        else "partly: recomputing and moving change nothing; the batch in pieces does where a layer mixes its rows" if any(same.values())
+        else "refuted",
+    )  # fmt: skip
 
 
 def _two_steps(as_view: bool = False, hook: Any = None) -> tuple[int, int, int]:
@@ -123,18 +158,30 @@ def splits_both() -> Outcome:
     def mlp(width: int) -> nn.Sequential:
         return nn.Sequential(nn.Linear(32, width), nn.GELU(), nn.Linear(width, 32))
 
-    x = torch.rand(64, 32, requires_grad=True)
-    weights, saved = [], []
-    for width in (128, 64):
-        net = mlp(width)
-        weights.append(sum(p.nbytes for p in net.parameters()))
-        saved.append(count(net, x).saved_bytes)
+    x, whole = torch.rand(64, 32, requires_grad=True), mlp(128)
+    parts: dict[str, list[nn.Module]] = {
+        "all of it": [whole],
+        "by columns and rows": [mlp(64)] * 2,
+        "by layers": [whole[:2], whole[2:]],
+    }
+    holds = {}
+    for way, nets in parts.items():
+        held, y = [], x
+        for net in nets:
+            weights = sum(p.nbytes for p in net.parameters())
+            counted = count(net, y)
+            held.append((weights, counted.saved_bytes))
+            y = counted.result.detach().requires_grad_() if way == "by layers" else x
+        holds[way] = max(weights for weights, _ in held), max(saved for _, saved in held)
+    (weights, saved), *split = holds.values()
     return (
-        f"an MLP over 2 GPUs, by columns and rows: weights {weights[0]:,} → {weights[1]:,} bytes each, saved for backward "
-        f"{saved[0]:,} → {saved[1]:,}",
-        "confirmed: not in equal parts, since each GPU keeps the whole input"
-        if weights[1] < weights[0] and saved[1] < saved[0]
-        else "refuted",
+        "an MLP, bytes of weights and saved for backward on the GPU that holds most: "
+        + ", ".join(f"{way} {w:,} and {s:,}" for way, (w, s) in holds.items()),
+        "confirmed: not in equal parts"
+        if all(w < weights and s < saved for w, s in split)
+        else "refuted"
+        if all(w >= weights or s >= saved for w, s in split)
+        else "partly: one way of splitting does it",
     )
 
 
@@ -280,13 +327,37 @@ def by_cpython() -> Outcome:
 def core_api() -> Outcome:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        torch.autocast("cpu")
-        torch.cuda.amp.GradScaler(enabled=False)
+        there = [hasattr(torch, "autocast"), hasattr(torch.cuda.amp, "GradScaler")]
+        if all(there):
+            torch.autocast("cpu")
+            torch.cuda.amp.GradScaler(enabled=False)
     deprecated = [
         str(w.message).partition(" is deprecated")[0] for w in caught if w.category is FutureWarning
     ]
-    return f"both are there; deprecated: {', '.join(deprecated) or 'neither'}", "confirmed" + (
-        "; today's name of the second is torch.amp.GradScaler" if deprecated else ""
+    word = "confirmed" if all(there) else "refuted"
+    return (
+        f"{sum(there)} of 2 are there; deprecated: {', '.join(deprecated) or 'neither'}",
+        word + ("; today's name of the second is torch.amp.GradScaler" if deprecated else ""),
+    )
+
+
+#: of NVIDIA's guide, the sections on the hardware's implementation and on the programming model
+_CUDA_GUIDE = "NVIDIA's CUDA C++ Programming Guide (docs.nvidia.com/cuda/cuda-c-programming-guide)"
+
+
+def warp_scheduler() -> Outcome:
+    return (
+        f"{_CUDA_GUIDE}: a warp scheduler selects a warp that is ready, and issues its next instruction; threads exchange numbers through shared "
+        "memory and warp shuffles",
+        "partly: the schedule is its work; communication is not",
+    )
+
+
+def independent_tasks() -> Outcome:
+    return (
+        f"{_CUDA_GUIDE}: the programmer divides a problem into parts that blocks of threads can solve independently; the threads of one block may "
+        "work together",
+        "confirmed: for blocks of threads",
     )
 
 
@@ -295,15 +366,15 @@ CLAIMS = (
     tried("basics", "在数据加载的过程中，可以通过将加载任务和模型计算容易进行重叠来进行优化，比如预加载技术", "loading gets faster by overlapping it with the model's computing, as by loading ahead", overlapped, evidence="arithmetic"),
     kept("basics", "随机读写模式的效率以硬盘的 IOPS 来衡量；而连续读写模式则是以 MB/s 来进行衡量", "random reads are measured in IOPS, sequential ones in MB/s", "04-iops"),
     untested("basics", "在 GPU 中，张量计算核心，标量计算核心决定了 GPU 的整体计算效率; L1 缓存，显存决定了 GPU 存取数据的效率", "Tensor Cores and scalar cores decide how fast a GPU computes; L1 cache and memory, how fast it is fed", "it says how the hardware is made, and the simulator takes that for granted"),
-    untested("basics", "线程束调度器和 CUDA 编程模型中的线程束概念直接对应，负责线程间的通信和调度", "the warp scheduler belongs to the warps of CUDA's model, and is responsible for communication between threads and their schedule", "it says how the hardware is made. NVIDIA's programming guide gives the schedule to it, and the communication to shared memory and shuffles"),
-    untested("basics", "CUDA 编程模型的核心是要求程序员将算法的实现代码，拆分成多个可以独立执行的软件任务", "CUDA's model asks the programmer to cut an algorithm into tasks that can run independently", "it takes a kernel written in CUDA, and a GPU"),
-    kept("tensors", "张量和张量的存储是两个不同层级的概念 … 诸如 shape, stride, offset 等额外属性来帮助对底层数据的访问", "tensor and storage are two levels: a tensor reads its storage by shape, stride and offset", "01-two-levels"),
+    tried("basics", "线程束调度器和 CUDA 编程模型中的线程束概念直接对应，负责线程间的通信和调度", "the warp scheduler belongs to the warps of CUDA's model, and is responsible for communication between threads and their schedule", warp_scheduler, evidence="published"),
+    tried("basics", "CUDA 编程模型的核心是要求程序员将算法的实现代码，拆分成多个可以独立执行的软件任务", "the core of CUDA's model is that the programmer cuts an algorithm into tasks that can run independently", independent_tasks, evidence="published"),
+    kept("tensors", "张量和张量的存储是两个不同层级的概念，张量可以理解为对其底层数据存储的一种特定的访问和解释方式，诸如 shape, stride, offset 等额外属性来帮助对底层数据的访问", "tensor and storage are two levels: a tensor reads its storage by shape, stride and offset", "01-two-levels"),
     kept("tensors", "可能会导致算法的内存访问模式不理想，可能降低整体的计算效率", "a non-contiguous tensor may be read in a bad order and lower performance", "01-noncontiguous-slow"),
     kept("tensors", "许多 PyTorch 算法在设计时就预设了张量在内存中是连续存储的，如果遇到不连续的张量，可能会抛出错误提示甚至得到错误的结果", "many algorithms take contiguous storage for granted; with a non-contiguous tensor they may raise an error, or even give wrong results", "01-noncontiguous-raises", "01-noncontiguous-wrong"),
     kept("tensors", "基于高级索引的读取操作会尝尽新的内存存储，比如使用布尔或者整数张量作为索引", "reading through advanced indexing makes new storage, as with boolean or integer tensors", "01-advanced-index"),
     kept("tensors", "算子调用的开销恰恰是最主要的性能杀手之一", "the overhead of calling operators is one of the main performance killers", "02-overhead"),
-    kept("tensors", "计算图是一个有向无环图，其中的节点代表各种算子操作 … 而边则代表数据（指张量数据）的流动", "the graph is directed and has no cycle; its nodes are operators, and its edges the flow of data", "02-dag"),
-    kept("tensors", "对于同一个张量的梯度是累加而不是覆写的，而且这里累加的是具体数值而非符号表达式 … 能够自然地兼容程序中出现的逻辑判断", "gradients accumulate, and as numbers, so that branches, loops and recursion are no problem", "02-accumulate"),
+    kept("tensors", "计算图是一个有向无环图，其中的节点代表各种算子操作，比如加法，乘法或者更复杂的操作入卷积等；而边则代表数据（指张量数据）的流动", "the graph is directed and has no cycle; its nodes are operators, and its edges the flow of data", "02-dag"),
+    kept("tensors", "对于同一个张量的梯度是累加而不是覆写的，而且这里累加的是具体数值而非符号表达式，这一点至关重要，它使得自动微分系统能够自然地兼容程序中出现的逻辑判断，如分支，循环和递归等", "gradients accumulate, and as numbers, so that branches, loops and recursion are no problem", "02-accumulate"),
     kept("workflow", "如果 GPU 队列整体都非常稀疏，那么性能瓶颈在 CPU 上", "if the GPU queue is sparse all along, the bottleneck is on the CPU", "03-sparse-cpu"),
     kept("workflow", "如果任务队列密集，而没有显著空白区域，说明 GPU 满载，那么性能瓶颈在 GPU 算子", "if the queue is dense, without marked gaps, the GPU is full, and the bottleneck is its operators", "03-dense-gpu"),
     kept("workflow", "如果任务队列密集，同时存在 GPU 空闲区域，则需要放大空闲区域进行进一步观察", "if the queue is dense and there are gaps, zoom in on the gaps", "03-gaps-zoom"),
@@ -325,25 +396,25 @@ CLAIMS = (
     tried("memory", "优化这部分显存对于模型训练收敛性能影响风险较低", "saving dynamic memory hardly risks convergence", harmless),
     kept("memory", "训练过程中显存占用的峰值通常书现在反向传播过程的某个反向算子的计算中", "memory usually peaks in backward, in one of its operators", "09-peak"),
     kept("memory", "通过自动微分生成的反向算子通常不是原位的，这是因为在反向传播过程中使用原位操作容易导致数值错误", "the operators of backward are usually not in place, since that easily gives wrong numbers", "02-in-place"),
-    tried("memory", "可以通过牺牲一些训练速度来增加 BatchSize，即使用跨批次梯度累加", "accumulating gradients makes the batch larger and gives up some speed", accumulation_costs),
-    kept("memory", "将数据默认存放在内存里，而只在有需要时才临时加载到显存中。这本质上是牺牲了内存和性能来换取显存", "data in the host's memory, loaded when needed: performance is given up for GPU memory", "09-host-memory"),
-    kept("memory", "循环垃圾回收机制 … 能够打破循环依赖对引用计数造成的破坏；除了循环依赖以外，全局作用域中的张量也是导致显存资源不能被释放的重要原因", "the cycle collector breaks cycles; tensors in global scope are another important reason why memory stays", "08-cycles"),
+    tried("memory", "可以通过牺牲一些训练速度来增加 BatchSize，即使用跨批次梯度累加", "accumulating gradients makes the batch larger and gives up some speed", accumulation_costs, evidence="simulated (H100)"),
+    kept("memory", "将数据默认存放在内存里，而只在有需要时才临时加载到显存中。这本质上是牺牲了内存和性能来换取显存", "data in the host's memory, loaded when needed: host memory and performance are given up for GPU memory", "09-host-memory"),
+    kept("memory", "循环垃圾回收机制实现了检测循环依赖的算法，能够打破循环依赖对引用计数造成的破坏；除了循环依赖以外，全局作用域中的张量也是导致显存资源不能被释放的重要原因", "the cycle collector breaks cycles; tensors in global scope are another important reason why memory stays", "08-cycles"),
     kept("distributed", "分组传输: … 每组内的梯度计算完成后只需执行一次通信操作，从而大幅降低了通信次数", "DDP sends gradients in groups, one operation a group, and so far fewer of them", "14-buckets"),
-    kept("distributed", "重叠计算和通信: 梯度计算较早完成的组会优先启动通信操作，这一过程与后续层的梯度计算重叠", "DDP sends groups that are complete early while other gradients are computed", "14-buckets"),
+    kept("distributed", "重叠计算和通信: 梯度计算较早完成的组会优先启动通信操作，这一过程与后续层的梯度计算重叠，从而大幅减少了由通信引起的延迟", "DDP sends groups that are complete early while other gradients are computed, which greatly shortens the delay by communication", "14-buckets"),
     kept("distributed", "降低通信量: 通过梯度压缩技术减少传输数据量，例如量化、稀疏化或低秩近似，从而降低通信成本", "compressing gradients (quantized, sparse, low rank) lowers what is sent, and so its cost", "14-compression"),
     kept("distributed", "拓扑感知策略: 根据计算节点的网络拓扑结构设计更高效的通信操作", "collectives that follow the network's topology are more efficient", "14-topology"),
-    kept("distributed", "节点间的通信量和通信次数通常也会相应增加，这导致通信延迟逐渐增大; … 任何不稳定的组件的负面影响也会相应放大", "more nodes: more communication and latency, and unstable parts weigh more", "14-nodes"),
+    kept("distributed", "随着节点数量的增加，节点间的通信量和通信次数通常也会相应增加，这导致通信延迟逐渐增大; 其次，随着节点数量的增加，系统中任何不稳定的组件的负面影响也会相应放大", "with more nodes usually more is sent, and more often, so that latency grows, and unstable parts weigh more", "14-nodes"),
     tried("distributed", "分组传输技术本质上就是一种用显存来换取性能的优化方法", "groups pay for speed with memory", buckets_take_memory),
     tried("distributed", "使用 … `register_comm_hook()` 接口 … 从而获取更精确的通信开销数据", "register_comm_hook() gives more exact data on what communication costs", hook_measures),
     kept("distributed", "将静态显存分块存储在不同的GPU上，本质上是将持续占用显存的静态数据转变为动态的“按需分配”，从而有效降低单GPU显存占用的峰值", "static memory cut over the GPUs is gathered on demand, and the peak of each is lower", "15-memory"),
     tried("distributed", "每张卡负责处理模型的一部分，这样静态显存和动态显存都会被切分，这类方法被称为模型并行", "with a part of the model on each GPU, static and dynamic memory are both cut: model parallelism", splits_both),
-    kept("distributed", "流水线并行 … 当模型中显存占用最大的层无法在单个GPU上运行时 … 就无法解决问题", "a pipeline cannot help when one layer does not fit on a GPU", "16-one-layer"),
-    kept("distributed", "在特定维度上切分到多张卡上，并通过all-gather集合通信汇集结果，保证最终结果在数学计算上等价于单卡计算结果", "a product that is too large is cut over the GPUs, and an all-gather puts together what one GPU would compute", "16-gather"),
+    kept("distributed", "一些大规模的矩阵乘法操作可能会超出单个GPU的显存容量，这时流水线并行就无法解决问题", "some large matrix products may exceed the memory of one GPU, and then a pipeline cannot help", "16-one-layer"),
+    kept("distributed", "在参数矩阵 $W$ 非常大甚至超出单张卡的显存容量时，我们可以把它在特定维度上切分到多张卡上，并通过all-gather集合通信汇集结果，保证最终结果在数学计算上等价于单卡计算结果", "a product that is too large is cut over the GPUs, and an all-gather puts together what one GPU would compute", "16-gather"),
     kept("distributed", "受限的网络带宽会严重阻碍张量并行训练的效率。因此，张量并行通常只在配备了NVLink的单机多卡范围中使用", "the network's bandwidth hinders tensor parallelism, so that it is usually used within one machine with NVLink", "16-one-machine"),
     tried("mixed precision", "数值范围主要由指数部分决定, 而精度主要由尾数的位数决定", "the exponent mainly makes the range, the mantissa's bits the precision", two_parts, evidence="arithmetic"),
     tried("mixed precision", "训练初期数值波动往往较大，这容易导致使用 float16 时发生数据溢出", "early in training numbers vary most, so that float16 easily overflows", overflows_early),
     kept("mixed precision", "前向张量的数值通常较大，而反向梯度的数值较小。在更换为 float16 后会加剧数值溢出的风险，因此我们需要平衡前向张量和反向梯度的数值范围", "forward tensors are usually large and gradients small, so that with float16 the two must be balanced", "10-forward-large"),
-    tried("mixed precision", "自动判断哪些算子适合使用 float16 加速，并自动对这些算子的输入输出张量进行类型转换", "one wants it to be decided automatically which operators take float16, and their tensors to be converted", by_operator, evidence="simulated (H100)"),
+    tried("mixed precision", "我们希望能够自动判断哪些算子适合使用 float16 加速，并自动对这些算子的输入输出张量进行类型转换", "one wants it to be decided automatically which operators take float16, and their tensors to be converted", by_operator, evidence="simulated (H100)"),
     tried("mixed precision", "PyTorch 提供的核心 API: `torch.autocast` 和 `torch.cuda.amp.GradScaler`", "PyTorch's core API: torch.autocast and torch.cuda.amp.GradScaler", core_api),
     kept("graphs", "启用 fullgraph 模式获取完整的计算图", "fullgraph=True gives the whole graph", "11-fullgraph"),
     tried("graphs", "支持动态形状输入的编译 (dynamic=True)", "dynamic=True compiles for inputs of changing size", dynamic_sizes),

@@ -92,18 +92,23 @@ def on_the_device() -> Outcome:
 
 
 def synchronizing() -> Outcome:
-    x, page = torch.ones(8), torch.ones(8).numpy()
-    lines = {
-        "print(x)": lambda: str(x), "x.item()": lambda: x[0].item(), "x.cpu()": lambda: x.cpu(), "x.nonzero()": lambda: x.nonzero(),
-        "if (x != 0).all()": lambda: bool((x != 0).all()), "torch.from_numpy(page)": lambda: torch.from_numpy(page),
-    }  # fmt: skip
-    waits = {name: count(line).syncs for name, line in lines.items()}
-    named = [n for name, n in waits.items() if "page" not in name]
+    waits = {}
+    with simulate("H100") as gpu:
+        x, page = torch.ones(8, device=gpu.device), torch.ones(8)
+        lines = {
+            "print(x)": lambda: str(x), "x.item()": lambda: x[0].item(), "page.cuda()": lambda: page.to(gpu.device), "x.cpu()": lambda: x.cpu(),
+            "x.nonzero()": lambda: x.nonzero(), "if (x != 0).all()": lambda: bool((x != 0).all()), "x + 1": lambda: x + 1,
+        }  # fmt: skip
+        for name, line in lines.items():
+            before = gpu.syncs
+            line()
+            waits[name] = gpu.syncs - before
+    named = [n for name, n in waits.items() if name != "x + 1"]
     return (
-        "waits for a GPU: "
+        "waits for the card: "
         + ", ".join(f"`{name}` {n}" for name, n in waits.items())
         + " (the last is the control)",
-        "confirmed" if all(named) and not waits["torch.from_numpy(page)"] else "partly: not all of them do",
+        "confirmed" if all(named) and not waits["x + 1"] else "partly: not all of them do",
     )
 
 
@@ -129,18 +134,18 @@ def _same(section: str, sentence: str, trial: Callable[[], Outcome], evidence: s
 
 
 _TIME, _FASTEST = (
-    "no_grad() … accelerates execution",
+    "torch.no_grad() … accelerates execution",
     "[cuDNN's] autotuner runs a short benchmark and selects the kernel with the best performance",
 )
 
 CLAIMS = (
-    _same("General · Disable gradient calculation", "no_grad() … reduces the amount of required memory", no_grad),
+    _same("General · Disable gradient calculation", "torch.no_grad() … reduces the amount of required memory", no_grad),
     untested("General · Disable gradient calculation", _TIME, _TIME, "only a clock shows it, and what a clock says is not kept here"),
     _same("General · Disable bias", "If a nn.Conv2d layer is directly followed by a nn.BatchNorm2d layer, then the bias in the convolution is not needed", bias_before_norm),
     _same("General · Use parameter.grad = None", "Instead of calling … optimizer.zero_grad() … param.grad = None … reduces the number of memory operations", grad_is_none),
     _same("General · Fuse operations", "Pointwise operations … can be combined into a single kernel … @torch.compile def gelu(x)", gelu_in_one),
     untested("GPU · Enable cuDNN auto-tuner", _FASTEST, _FASTEST, "cuDNN tries its algorithms on a GPU, and there is none here"),
-    _same("GPU · Avoid unnecessary synchronization", "operations which require synchronizations: print(cuda_tensor), cuda_tensor.item(), … cuda_tensor.cpu(), … cuda_tensor.nonzero(), … if (cuda_tensor != 0).all()", synchronizing),
+    _same("GPU · Avoid unnecessary synchronization", "operations which require synchronizations: print(cuda_tensor), cuda_tensor.item(), memory copies: tensor.cuda(), cuda_tensor.cpu() …, cuda_tensor.nonzero(), python control flow which depends on results of operations performed on CUDA tensors e.g. if (cuda_tensor != 0).all()", synchronizing, SIMULATED),
     _same("GPU · Create tensors directly on the target device", "Instead of calling torch.rand(size).cuda() … produce the output directly on the target device", on_the_device, SIMULATED),
     _same("GPU · Preallocate memory", "execute a forward and a backward pass with a batch of maximum sequence length, which preallocates buffers that are reused", longest_first, SIMULATED),
 )  # fmt: skip
