@@ -218,6 +218,49 @@ def test_what_the_host_hides_is_named(tmp_path: Path) -> None:
     assert row.buys_s > 0.0 and row.hidden_s == 0.0
 
 
+def test_a_checkpoints_own_python_is_no_launch(tmp_path: Path) -> None:
+    """What torch.save does is a row of its own, and no launch that a graph would spare."""
+    end = "torch.save([dict.fromkeys(range(2000), 'x' * n) for n in range(40)], sys.argv[0] + '.pt')  # here"
+    text = SCRIPT.format(**PLAIN | {"end": end})
+    found = ran(tmp_path, text, factor=1.0)
+    (row,) = (row for row in found.rows if row.place and row.place.line == line_of(text))
+    (launches,) = (row for row in found.everywhere if row.kind == "launches")
+    assert "torch" in (row.kind, *row.also) and row.buys_s > launches.buys_s
+
+
+def test_a_replayed_graph_costs_a_launch_and_its_flops_count(tmp_path: Path) -> None:
+    text = (
+        HEAD
+        + """
+x, w = torch.ones(2048, 2048, device=device), torch.ones(2048, 2048, device=device, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    for _ in range(200):
+        y = x @ w.detach()
+w.grad = torch.zeros_like(w)
+for _ in range(20):
+    graph.replay()  # here
+    optimizer.step()
+"""
+    )
+    found = ran(tmp_path, text, factor=1.0)
+    assert 0.3 < found.mfu <= 1.0 and found.host.get("Python", 0.0) < 0.2 * found.step_s
+    assert ("python", line_of(text)) not in kinds(found)
+
+
+def test_what_ended_the_steps_is_said(tmp_path: Path) -> None:
+    found = ran(tmp_path, SCRIPT.format(**PLAIN | {"end": "time.sleep(0.05)"}), steps=50, seconds=0.2)
+    assert any("the 0.2 s were over; longer with --seconds" in warning for warning in found.warnings)
+
+
+def test_a_loader_that_not_every_step_asks(tmp_path: Path) -> None:
+    slow = SCRIPT.replace("model = Net", "checked = DataLoader(data, batch_size=1024, collate_fn=lambda rows: time.sleep(0.05) or rows)\nmodel = Net")  # fmt: skip
+    text = slow.format(**PLAIN | {"end": "kept.append(1); kept[4::8] and len(kept) == 5 and [None for rows in checked]  # here"})  # fmt: skip
+    (row,) = (r for r in ran(tmp_path, text, 1.0, steps=8).rows if r.place and r.place.line == line_of(text))
+    assert row.kind == "loader" and "not in every step" in row.evidence
+
+
 def test_a_jump_back_to_a_loops_head_has_a_line() -> None:
     seen: list[Place | None] = []
     with ticking(lambda frame: seen.append(place(frame))):

@@ -73,6 +73,7 @@ class HostTime:
         #: what workers did: the host's record that was the next, a line, and its seconds, shared among all workers
         self.worked: list[tuple[int, Place, float]] = []
         self.asker: Place | None = None  # the line that asked the loader for a batch, while it is made
+        self.within: Place | None = None  # the line that called the model which runs now
         self.leak_s = 0.0  # what the way to our modes and back has cost the script's side of the watch since the last settling
 
     @property

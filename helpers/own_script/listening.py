@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy
 import torch
@@ -25,6 +26,7 @@ from helpers.own_script.true_values import TrueValues
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Mode, Unseen
 from helpers.simulator import SimGPU
+from helpers.simulator.graphs import CUDAGraph
 
 _ENGINE = "_engine_run_backward"
 _LEAF = 2**64 - 1  # AccumulateGrad's sequence number
@@ -129,8 +131,8 @@ class Calls(CudaNames):
             if self._on_host(func, args, kwargs):
                 return _by_itself(watch, func, args, kwargs)
             place = running() or NOWHERE
+            within = watch.within = calling()
             watch.settle(place)
-            within = calling()
             self._marks.put(place, within=within)
             if getattr(func, "__name__", "") in _RECURRENT:
                 self._marks.recurrent.add(place)
@@ -264,10 +266,34 @@ def listening(
     """Within this block, which is inside `with gpu:` and where nothing has run yet, all that happens is told of."""
     gpu._machine.line.host = _Heard(watch, marks)
     beside = values or nullcontext()
-    with beside, Nodes(watch, marks) as nodes, Calls(gpu, watch, marks, backward_ended, values) as calls:
+    with (
+        beside, _replays(watch, marks), Nodes(watch, marks) as nodes,
+        Calls(gpu, watch, marks, backward_ended, values) as calls,
+    ):  # fmt: skip
         held, array = torch.empty(1), numpy.zeros(1)
         calls.leak_s = _leak(watch, held.dim)
         nodes.leak_s = _leak(watch, lambda: torch.from_numpy(array))
+        yield
+
+
+@contextmanager
+def _replays(watch: HostTime, marks: Marks) -> Iterator[None]:
+    """While active, a replay of a CUDA graph is its line's, and what the simulator takes for it is in no figure."""
+    replay = CUDAGraph.replay
+
+    def seen(graph: CUDAGraph) -> None:
+        ran, place = watch.runs, running() or NOWHERE
+        if ran:
+            watch.stop()
+            watch.settle(place)
+            marks.put(place)
+        try:
+            replay(graph)
+        finally:
+            if ran:
+                watch.go()
+
+    with mock.patch.object(CUDAGraph, "replay", seen):
         yield
 
 

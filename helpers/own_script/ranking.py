@@ -67,7 +67,7 @@ ADVICE = {
     ),
     "wide": Advice("64-bit numbers", "a Python number or a float64 tensor has crept in: keep tensors in float32 or less", "10"),
     "narrow": Advice("products in float32", "torch.autocast with bfloat16, or at least "
-                     "torch.set_float32_matmul_precision('high')", "10"),
+                     "torch.set_float32_matmul_precision('high'): other rounding, so compare the losses", "10"),
     "unused": Advice("a forward pass without a backward pass", "take what the training's own forward pass has computed already, "
                      "or run it every so many steps; under torch.no_grad(), or it keeps its graph", "02"),
     "layout": Advice("convolutions in NCHW", "model and images .to(memory_format=torch.channels_last): Tensor Cores read NHWC, and "
@@ -78,8 +78,10 @@ ADVICE = {
                       "waits for each answer", "02"),
     "grows": Advice("memory that grows", "something keeps each step's tensors: add `.item()` or `.detach()` to what is summed up or "
                     "put into a list", "09"),
-    "launches": Advice("the host's launches, all of them", "a CUDA graph or torch.compile(mode='reduce-overhead') launches a "
-                       "step at once; larger batches give each launch more to do", "07"),
+    "torch": Advice("PyTorch's own Python", "PyTorch works in Python here, beside its launches: save a checkpoint less often or in a "
+                    "thread of its own, take an optimizer with fused=True", "06"),
+    "launches": Advice("the host's launches, all of them", "a CUDA graph launches a step at once (on a real GPU "
+                       "torch.compile(mode='reduce-overhead') makes one); larger batches give each launch more to do", "07"),
     "compiled": Advice("kernels that only move bytes, all of them", "torch.compile fuses what lies between products", "11"),
 }  # fmt: skip
 #: operators that move bytes and compute nothing
@@ -143,19 +145,13 @@ def rank(
     loop, and no loop to be taken out. Rows that take under `_LEAST_S` of a step, or could buy less in any order, are left
     out, but for those that shorten a device's time which hides behind the host's.
     """
-    lines: dict[Place, _Line] = defaultdict(_Line)
-    apart = _checks(tape) | _blocking(tape)  # these have a row of their own
-    for number, event in enumerate(tape.events):
-        if number not in apart:
-            lines[event.cost.place].numbers[event.cost.kind].append(number)
-        asker = event.cost.within
-        if asker is not None and asker != event.cost.place and event.cost.kind in (LOADER, WAITING):
-            lines[asker].numbers[event.cost.kind].append(number)  # workers would take all of it
-    calling_ns = _calling_ns(tape, lines)
+    lines = _lines(tape)
+    calling_ns = {what: _calling_ns(tape, lines, what) for what in (PYTHON, TORCH)}
     whole = before = tape.step_ns()
     by_place: dict[Place | None, list[Row]] = defaultdict(list)
     for row in [
-        *(r for p, line in lines.items() for r in _rows(tape, card, p, line, step_line, calling_ns)),
+        *(r for p, line in lines.items() for r in _rows(tape, card, p, line, step_line, calling_ns[PYTHON])),
+        *_in_torch(tape, lines, calling_ns[TORCH]),
         *_attention(tape, lines),
         *_unused(tape, recorded),
     ]:
@@ -178,20 +174,18 @@ def rank(
         for row in _with_hidden(tape, [*ranked, *rest], LITTLE * whole / 1e9)
         if {row.kind, *row.also} & _NEVER_NEEDED or max(row.buys_s, row.next_s, row.hidden_s) >= _LEAST_S
     ]
-    return _behind(tape, in_order(rows, whole / 1e9))
+    return _behind(tape, in_order(rows, len(rows)))
 
 
-def in_order(rows: Iterable[Row], step_s: float) -> list[Row]:
-    """Rows as the table has them: what buys most first. Before what buys next to nothing stands what is hidden now, and what no
-    script needs."""
+def in_order(rows: Iterable[Row], most: int) -> list[Row]:
+    """Rows as the table has them, `most` of them: what buys most first; last what buys nothing now and would on a faster host.
 
-    def place(row: Row) -> tuple[bool, bool, float]:
-        buys = max(row.next_s, row.buys_s)
-        little = buys < LITTLE * step_s
-        matters = row.hidden_s or {row.kind, *row.also} & _NEVER_NEEDED
-        return little, little and not matters, -max(buys, row.hidden_s)
-
-    return sorted(rows, key=place)
+    Where there are more, those that buy least are left out, but no wait: no script needs one.
+    """
+    ordered = sorted(rows, key=lambda row: (row.hidden_s > 0, -max(row.next_s, row.buys_s, row.hidden_s)))
+    crumbs = [row for row in ordered if not row.hidden_s and not {row.kind, *row.also} & _NEVER_NEEDED]
+    left_out = {id(row) for row in crumbs[::-1][: max(0, len(ordered) - most)]}
+    return [row for row in ordered if id(row) not in left_out]
 
 
 def _with_hidden(tape: Tape, rows: list[Row], least_s: float) -> list[Row]:
@@ -206,6 +200,19 @@ def _with_hidden(tape: Tape, rows: list[Row], least_s: float) -> list[Row]:
         return gain / 1e9 if gain > LITTLE * device else 0.0
 
     return [replace(row, hidden_s=hidden_s(row)) for row in rows]
+
+
+def _lines(tape: Tape) -> dict[Place, _Line]:
+    """The events by line and kind."""
+    lines: dict[Place, _Line] = defaultdict(_Line)
+    apart = _checks(tape) | _blocking(tape)  # these have a row of their own
+    for number, event in enumerate(tape.events):
+        if number not in apart:
+            lines[event.cost.place].numbers[event.cost.kind].append(number)
+        asker = event.cost.within
+        if asker is not None and asker != event.cost.place and event.cost.kind in (LOADER, WAITING):
+            lines[asker].numbers[event.cost.kind].append(number)  # workers would take all of it
+    return lines
 
 
 def _best(tape: Tape, gone: dict[int, float], rows: list[Row], before: float) -> tuple[float, int]:
@@ -272,14 +279,27 @@ def _both(one: Mapping[int, float], other: Mapping[int, float]) -> dict[int, flo
     return both
 
 
-def _calling_ns(tape: Tape, lines: Mapping[Place, _Line]) -> float:
-    """Python's time for one operator on the usual line that has some: what it takes to call one, on this machine and now."""
+def _calling_ns(tape: Tape, lines: Mapping[Place, _Line], what: str) -> float:
+    """Python's time, or that of PyTorch's own, for one operator on the usual line that has some: what it takes to call one, on
+    this machine and now."""
     taken = [
-        sum(tape.events[n].ns for n in line.numbers[PYTHON]) / len(called)
+        sum(tape.events[n].ns for n in line.numbers[what]) / len(called)
         for place, line in lines.items()
         if place.file and (called := _called(tape, line))
     ]
     return statistics.median(taken) if taken else 0.0
+
+
+def _in_torch(tape: Tape, lines: Mapping[Place, _Line], calling_ns: float) -> Iterable[Row]:
+    """Lines at which PyTorch's own Python does more than call operators. calling_ns: what it takes for one."""
+    for place, line in lines.items():
+        numbers = line.numbers[TORCH]
+        took = sum(tape.events[n].ns for n in numbers)
+        if place.file and took > max(
+            _CALLING * calling_ns * len(_called(tape, line)), _LEAST_S * 1e9 * tape.all_steps
+        ):
+            evidence = f"{took / tape.all_steps / 1e6:.2f} ms of the host in a step, measured here"
+            yield _row(tape, place, "torch", dict.fromkeys(numbers, 0.0), evidence)
 
 
 def _called(tape: Tape, line: _Line) -> list[int]:
@@ -373,9 +393,7 @@ def _rows(
         yield row("dense", dense, evidence)
     products = [n for n in kernels if events[n].work.family in _PRODUCTS]  # type: ignore[union-attr]
     if products and tape.mixed and (narrow := _narrow(tape, card, products)):
-        evidence = (
-            f"{_each(len(narrow) / tape.all_steps, 'product')} in a step outside autocast, or of float32"
-        )
+        evidence = f"{_each(len(narrow) / tape.all_steps, 'product')} in a step outside autocast, in {_kinds(events, narrow)}"
         yield _row(tape, place, "narrow", narrow, evidence)
     wide = [n for n in kernels if events[n].cost.wide]
     if wide:
@@ -451,11 +469,10 @@ def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
 
     narrow = {} if tape.mixed else _narrow(tape, card, range(len(events)))
     if narrow:
-        kinds = sorted({events[n].work.kind for n in narrow})  # type: ignore[union-attr]
         yield row(
             "narrow",
             narrow,
-            f"{len(narrow) / tape.all_steps:.0f} products in a step in {' and '.join(kinds)}",
+            f"{len(narrow) / tape.all_steps:.0f} products in a step in {_kinds(events, narrow)}",
         )
     if checks := _checks(tape):
         yield row(
@@ -465,7 +482,11 @@ def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
         )
     if waits := _blocking(tape):
         yield row("blocking", waits, f"{_each(len(waits) / tape.all_steps)} in a step")
-    operators = {n: 0.0 for n, e in enumerate(events) if e.cost.kind in ("operator", TORCH)}
+    lines = _lines(tape)
+    more = {
+        n for r in _in_torch(tape, lines, _calling_ns(tape, lines, TORCH)) for n in r.scale
+    }  # no launches
+    operators = {n: 0.0 for n, e in enumerate(events) if e.cost.kind in ("operator", TORCH) and n not in more}
     many = sum(events[n].cost.kind == "operator" for n in operators) / tape.all_steps
     yield row("launches", operators, f"{many:.0f} operators in a step, and PyTorch's own Python around them")
     moving = {
@@ -507,6 +528,11 @@ def _narrow(tape: Tape, card: Device, numbers: Iterable[int]) -> dict[int, float
             half = roofline.seconds(work._replace(kind="bf16", bytes=work.bytes // 2), card) * 1e9
             narrow[n] = min(1.0, half / ns)
     return narrow
+
+
+def _kinds(events: object, numbers: Iterable[int]) -> str:
+    """The formats of these products: "fp32 and tf32"."""
+    return " and ".join(sorted({events[n].work.kind for n in numbers}))  # type: ignore[index]
 
 
 def _blocking(tape: Tape) -> dict[int, float]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from helpers import memory
 from helpers.own_script import ranking, replay, syntax
-from helpers.own_script.host_time import MEASURED
+from helpers.own_script.host_time import LOADER, MEASURED, WAITING
 from helpers.own_script.places import Place
 from helpers.own_script.ranking import Row
 from helpers.own_script.running import Run
@@ -31,6 +31,8 @@ from helpers.text.tables import Table, cell_html, table
 _REPLAYED, _RECORDS = 3, 12_000
 _SHOWN = 40
 _CODE = 60  # letters of a line that are shown
+#: how the warning begins that stands above all else
+_BUSY = "this machine was busy"
 #: what the device's work is called that is no copy
 _ENGINES = {"kernel": "kernels", "collective": "collectives"}
 
@@ -39,7 +41,7 @@ _ENGINES = {"kernel": "kernels", "collective": "collectives"}
 class Report:
     """The findings of one run. All times are seconds a step, on the simulated clock.
 
-    step_s: a step. host, device: what took how much of it on either side. rows: lines, ranked. everywhere:
+    step_s: a step, on average. usual_s: the one in the middle of all. host, device: what took how much of it on either side. rows: lines, ranked. everywhere:
     what no line is to blame for. warnings: what the run could not see. flops: of a step's kernels; peak_kind: in which most
     of them are;
     mfu: those in a second, as a share of the card's peak; roofline_s: what a step would take if each kernel ran at the
@@ -48,6 +50,7 @@ class Report:
 
     run: Run
     step_s: float
+    usual_s: float
     slowest_s: float
     steps: int
     host: dict[str, float]
@@ -76,7 +79,7 @@ class Report:
         columns = ["", "could buy", "behind those above", "line", "code", "what", "evidence"]
         caption = (
             "could buy: how much shorter a step is without it, other limits in place; a bound. hidden: what it would buy "
-            "if the host's Python and launches took no time"
+            "if the host's Python and launches took no time; for later"
         )
         return table(rows, columns, evidence=self.evidence, caption=caption)
 
@@ -84,7 +87,7 @@ class Report:
     def shown(self) -> list[tuple[str, Row]]:
         """Each row of the table with its number, "" for what stands for no line."""
         shown, whole = list[tuple[str, Row]](), list(self.everywhere)
-        for number, row in enumerate(self.rows[:_SHOWN], start=1):
+        for number, row in enumerate(self.rows, start=1):
             while whole and whole[0].kind not in ranking.UNPRICED and whole[0].buys_s > row.buys_s:
                 shown.append(("", whole.pop(0)))
             shown.append((str(number), row))
@@ -92,7 +95,7 @@ class Report:
 
     def _cells(self, number: str, row: Row) -> tuple[str, ...]:
         where = (str(row.place), f"`{row.place.text[:_CODE]}`") if row.place else ("everywhere", "")
-        behind = format_seconds(row.next_s) if row.place else ""
+        behind = format_seconds(row.next_s) if row.place and not row.hidden_s else ""
         return number, self._buys(row), behind, *where, row.advice.what, row.evidence
 
     @property
@@ -110,7 +113,7 @@ class Report:
     def _buys(self, row: Row) -> str:
         if row.kind in ranking.UNPRICED:
             return ranking.UNPRICED[row.kind]
-        if row.hidden_s and row.buys_s < row.hidden_s:
+        if row.hidden_s:
             return f"hidden: {format_seconds(row.hidden_s)}"
         left = max(self.step_s - row.buys_s, 1e-9)
         return f"{format_seconds(max(0.0, row.buys_s))} ({self.step_s / left:.2f}×)"
@@ -124,10 +127,17 @@ class Report:
             f"{format_seconds(self.roofline_s)}"
         )
 
+    @property
+    def lengths(self) -> str:
+        """How long a step is."""
+        usual, slowest = format_seconds(self.usual_s), format_seconds(self.slowest_s)
+        return f"{format_seconds(self.step_s)} on average (usually {usual}, the slowest {slowest})"
+
     def __str__(self) -> str:
         lines = [
             f"{Path(self.run.script).name} · {self.evidence} · {self.steps} steps after {self.run.warm} of warm-up",
-            f"a step: {format_seconds(self.step_s)} (the slowest {format_seconds(self.slowest_s)})",
+            f"a step: {self.lengths}",
+            *(f"! {warning}" for warning in self.warnings if warning.startswith(_BUSY)),
             f"  host:   {_shares(self.host, self.step_s)}",
             f"  device: {_shares(self.device, self.step_s)}",
             f"  {self.speed}",
@@ -139,7 +149,7 @@ class Report:
             "",
             f"Memory: {self.peak}" if self.peak is not None else "Memory: not seen",
             "",
-            *(f"! {warning}" for warning in self.warnings),
+            *(f"! {warning}" for warning in self.warnings if not warning.startswith(_BUSY)),
         ]
         return "\n".join(lines)
 
@@ -173,8 +183,8 @@ class Report:
             )
         return (
             f"<h1>{escape(Path(self.run.script).name)}: {format_seconds(self.step_s)} a step</h1>"
-            f"<p><b>{escape(self.evidence)}</b> · {self.steps} steps after {self.run.warm} of warm-up · the slowest "
-            f"{format_seconds(self.slowest_s)} · {escape(self.speed)}</p>{begin}"
+            f"<p><b>{escape(self.evidence)}</b> · {self.steps} steps after {self.run.warm} of warm-up · "
+            f"{escape(self.lengths)} · {escape(self.speed)}</p>{begin}"
             f"<h2>Where a step's time goes</h2><h3>The host</h3>{_bar(self.host, self.step_s, 'the host')}"
             f"<h3>The device</h3>{_bar(self.device, self.step_s, 'the device')}"
             f'<h2>Lines, by what their repair could buy</h2><div class="lines">{shown(self.table, "Lines, ranked")}</div>'
@@ -224,18 +234,25 @@ def findings(run: Run) -> Report:
     device["idle"] = max(0.0, step_s - _busy(kernels) / steps)
     tape, step_line = _tape(run, works)
     of_step = [works[k] for k in range(begin.kernels, end.kernels) if k in works]
-    kind = _peak_kind(of_step, gpu.card.peak_flops)
+    kind = _peak_kind(of_step or works.values(), gpu.card.peak_flops)
+    if any(kernel.graph for kernel in kernels):  # replayed: no work of theirs was asked for again
+        of_step = [Work(k.flops, k.bytes, kind) for k in kernels if k.kind == "kernel"]
     snapshot = memory.read(run.snapshot) if run.snapshot is not None else None
     rows = ranking.rank(tape, gpu.card, step_line, run.marks.recorded)
-    rows += _now_and_then(run, begin, end, {row.place for row in rows if "unused" in (row.kind, *row.also)})
+    rows += _now_and_then(
+        run,
+        begin,
+        end,
+        {row.place for row in rows if {row.kind, *row.also} & {"unused", "loader", "workers"}},
+    )
     rows += _behind_workers(run, begin, end, {row.place for row in rows}, step_s - device["idle"])
-    rows = ranking.in_order(rows, step_s)
+    rows = ranking.in_order(rows, _SHOWN)
     whole = ranking.everywhere(tape, gpu.card)
     whole += _unpriced(run, begin, end)
     if snapshot is not None and len(run.grown) > 2:
         whole += _growth(memory.leaks(snapshot, run.grown))
     return Report(
-        run, step_s, max(lengths) / 1e9, steps, dict(host), dict(device), sum(w.flops for w in of_step) // steps, kind,
+        run, step_s, statistics.median(lengths) / 1e9, max(lengths) / 1e9, steps, dict(host), dict(device), sum(w.flops for w in of_step) // steps, kind,
         sum(_ideal_s(w, gpu.card) for w in of_step) / steps, rows, memory.peak(snapshot) if snapshot else None,
         whole, _warnings(run, begin, end),
     )  # fmt: skip
@@ -252,20 +269,18 @@ def _growth(leaks: Iterable[memory.Leak]) -> list[Row]:
 
 
 def _now_and_then(run: Run, begin: Bound, end: Bound, told: set[Place | None]) -> list[Row]:
-    """Forward passes that no backward pass follows and that not every step makes: an evaluation, samples."""
+    """Forward passes that no backward pass follows and that not every step makes, an evaluation or samples, and their loaders."""
     line, marks, steps = run.gpu._machine.line, run.marks, len(run.bounds) - 1 - run.warm
-    host, device, kernels = (
-        defaultdict[Place, int](int),
-        defaultdict[Place, int](int),
-        defaultdict[Place, int](int),
-    )
+    host, device, kernels, loading = (defaultdict[Place, int](int) for _ in range(4))
     used = set[Place | None]()
     for i in range(begin.host, end.host):
         mark, record = marks.of(i), line.host[i]
         if mark.backward:
             used.add(mark.within)
-        elif mark.within is not None and record.kind == "operator":
-            host[mark.within] += record.end_ns - record.start_ns
+        elif mark.within is not None:
+            loads = record.kind == "work" and record.name in (LOADER, WAITING)
+            if loads or record.kind == "operator" or record.name in MEASURED:
+                (loading if loads else host)[mark.within] += record.end_ns - record.start_ns
     for kernel in line.kernels[begin.kernels : end.kernels]:
         mark = marks.of(kernel.call)
         if mark.within is not None:
@@ -278,6 +293,11 @@ def _now_and_then(run: Run, begin: Bound, end: Bound, told: set[Place | None]) -
             ", with autograd on" if place in marks.recorded else ""
         )
         rows.append(Row(place, "unused", took, evidence, {}, took, took))
+    for place, ns in loading.items():
+        if place not in told:
+            took = ns / steps / 1e9
+            evidence = f"{1e3 * took:.2f} ms of the host in a step on average, not in every step"
+            rows.append(Row(place, "loader", took, evidence, {}, took, took))
     return rows
 
 
@@ -425,7 +445,7 @@ def _warnings(run: Run, begin: Bound, end: Bound) -> list[str]:
     busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     if run.factor and busy > (os.cpu_count() or 1):
         said.append(
-            f"this machine was busy (load {busy:.0f} on {os.cpu_count()} cores): Python and loader times are too long"
+            f"{_BUSY} (load {busy:.0f} on {os.cpu_count()} cores): Python and loader times are too long"
         )
     if run.ended:
         said.append(f"fewer steps than asked for: {run.ended}")

@@ -92,7 +92,7 @@ def on(
 
     def charge(where: Place, what: str, took_s: float) -> None:
         if took_s > 0:
-            marks.put(where, within=watch.asker)
+            marks.put(where, within=watch.asker or watch.within)
             machine.line.spend(what, "work", took_s)
 
     watch = host_time.HostTime(machine, factor, charge)
@@ -134,6 +134,8 @@ def on(
             finally:
                 watch.stop()
                 made.workers = watch.workers
+                if found.late:
+                    made.ended = f"the {seconds:g} s were over; longer with --seconds"
     finally:
         gc.set_threshold(*thresholds)
         if made.snapshot is None and found.measured:
@@ -165,7 +167,8 @@ def run(
                 raise
             done = _told(error, path.name) + (_VALUES if not values and _read(made) else "")
     assert made is not None
-    made.ended = "" if len(made.bounds) > warm + steps else done
+    if not made.ended and len(made.bounds) <= warm + steps:
+        made.ended = done
     if made.measured < 2:
         raise Refused(
             f"{done}. {_each(len(made.bounds))} ended before that; {warm} for the warm-up and 2 more are needed, or "

@@ -53,6 +53,7 @@ class Steps:
     _first: int = 0
     _backwards: int = 0
     _began: float = 0.0
+    late: bool = False  # whether it was the time that ended them
 
     @property
     def measured(self) -> int:
@@ -86,8 +87,8 @@ class Steps:
         self.ended(len(self.bounds))
         if len(self.bounds) == self.warm + 1:
             self._began = now()
-        late = self.measured >= _FEWEST and now() - self._began > self.seconds
-        if self.measured >= self.wanted or late:
+        self.late = self.wanted > self.measured >= _FEWEST and now() - self._began > self.seconds
+        if self.measured >= self.wanted or self.late:
             raise Enough
 
 
