@@ -358,12 +358,12 @@ def test_what_cannot_be_run_says_why_and_where(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="check the path"):
         run(tmp_path / "none.py")
     text = SCRIPT.format(**PLAIN | {"step": "raise ValueError('odd')  # here"})
-    with pytest.raises(Refused, match=rf"^train.py:{line_of(text)}: ValueError: odd. no steps ended before"):
+    with pytest.raises(Refused, match=rf"^train.py:{line_of(text)}: ValueError: odd. No steps ended before"):
         ran(tmp_path, text)
     text = SCRIPT.format(**PLAIN | {"step": "if not loss.item(): raise ValueError('odd')"})
     with pytest.raises(Refused, match="ValueError: odd. .*--values"):
         ran(tmp_path, text)
-    with pytest.raises(Refused, match="^train.py: the script came to its end. no steps"):
+    with pytest.raises(Refused, match="^train.py: the script came to its end. No steps"):
         ran(tmp_path, "print(1)")
     with pytest.raises(Refused, match="ended itself, with 3"):
         ran(tmp_path, "import sys; sys.exit(3)")

@@ -213,7 +213,7 @@ def _there(script: str | Path) -> Path:
 
 
 def _each(steps: int) -> str:
-    return f"{steps} step" if steps == 1 else f"{steps or 'no'} steps"
+    return f"{steps} step" if steps == 1 else f"{steps or 'No'} steps"
 
 
 def _read(made: Run) -> bool:
