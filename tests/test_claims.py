@@ -156,7 +156,7 @@ def test_the_page_of_claims_has_them_all() -> None:
         assert f"a\\_b \\| <code>c\\_{n}</code> (1)<br><sub>原\\_文</sub> | **{every[n].word}**" in text
         assert sources.every()[source]["author"] in text
         assert f"\n### {every[n].word.capitalize()}: {source}\n" in text
-    assert "Measured: 2 &lt; 3. *live (CPU)*<br>[03](../notebooks/03_gpu_queue/03_gpu_queue.ipynb" in text
+    assert "Found: 2 &lt; 3. *live (CPU)*<br>[03](../notebooks/03_gpu_queue/03_gpu_queue.ipynb" in text
     headings = re.findall(r"(?m)^## (\w+)", text)
     assert headings == ["Partly", "Refuted", "Untested"], "untested comes last"
     for word, rule in RULES.items():

@@ -64,3 +64,17 @@ def test_each_choice_of_each_question_is_an_answer(name: str) -> None:
                         f"{where}: {question!r}: {mark}"
                     )
     assert len(seen) >= 3, f"{name}: {len(seen)} questions; a learner predicts before measuring"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "head"),
+    [
+        ("live (CPU)", "measured"),
+        ("simulated (H100)", "simulated"),
+        ("arithmetic", "computed"),
+        ("live (CPU) · arithmetic", "result"),
+    ],
+)
+def test_no_number_is_called_measured_that_was_not(evidence: str, head: str) -> None:
+    said = Prediction({"which?": ...}, ["a", "b"])
+    assert said.against({"which?": "a"}, evidence=evidence).table().columns[1] == head

@@ -72,7 +72,7 @@ def _claimed(claim: Verdict) -> str:
 def _judged(claim: Verdict, titles: Titles) -> str:
     parts = [f"**{claim.word}**{_plain(claim.verdict[len(claim.word) :])}"]
     if claim.measured:
-        parts.append(f"Measured: {_plain(claim.measured)}. *{claim.evidence}*")
+        parts.append(f"Found: {_plain(claim.measured)}. *{claim.evidence}*")
     links = ", ".join(
         f'[{name[:2]}]({_address(name)} "{titles.get(name, name)}")'
         for name in (claim.lesson, *claim.also)

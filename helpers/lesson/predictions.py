@@ -23,6 +23,14 @@ from helpers.widgets.view import view
 __all__ = ["Outcome", "Prediction", "predict", "spelled"]
 
 STATIC = ("COURSE_BUILD", "HELPERS_STATIC_WIDGETS")
+#: a label of evidence → how a column of such results is headed
+_HEADS = {
+    "live": "measured",
+    "recorded": "measured",
+    "published": "measured",
+    "simulated": "simulated",
+    "arithmetic": "computed",
+}
 
 
 def spelled(answer: Any) -> Any:
@@ -114,13 +122,11 @@ class Prediction(Mapping[str, Any]):
         for outcome in self._outcomes:
             outcome.follow()
 
-    def against(
-        self, measured: Mapping[str, Any], *also: Any, evidence: str, what: str = "measured"
-    ) -> Outcome:
-        """What was measured, question → value, beside what was said; shown once every question has an answer.
+    def against(self, measured: Mapping[str, Any], *also: Any, evidence: str, what: str = "") -> Outcome:
+        """What came out, question → value, beside what was said; shown once every question has an answer.
 
         also: tables, pictures and widgets that would give the result away; they are shown with it. what: the
-        measured column's head. ValueError where a question has no value; while the course is built, also where a
+        column's head, else by the evidence: "measured", "simulated", "computed". ValueError where a question has no value; while the course is built, also where a
         value is none of the question's choices.
         """
         if missing := [q for q in self if q not in measured]:
@@ -132,7 +138,7 @@ class Prediction(Mapping[str, Any]):
                         f"measured {measured[question]!r} for {question!r}, which nobody can answer"
                     )
         rows = {q: (str(measured[q]),) for q in self}
-        return self._outcome(Outcome(self, measured, rows, [what], also, evidence))
+        return self._outcome(Outcome(self, measured, rows, [what or _head(evidence)], also, evidence))
 
     def against_ratios(
         self, ratios: Mapping[str, float], *also: Any, evidence: str, what: str, shown: str = "{:.2f}"
@@ -143,7 +149,7 @@ class Prediction(Mapping[str, Any]):
             ratio = ratios[question]
             near[question] = min(self.offered[question], key=lambda n: abs(math.log(ratio / n)))
             rows[question] = (str(near[question]), shown.format(ratio))
-        return self._outcome(Outcome(self, near, rows, [f"{what}, about", "measured"], also, evidence))
+        return self._outcome(Outcome(self, near, rows, [f"{what}, about", _head(evidence)], also, evidence))
 
     def _outcome(self, outcome: Outcome) -> Outcome:
         self._outcomes = [outcome]  # of a cell that runs again, the last
@@ -199,6 +205,12 @@ class Prediction(Mapping[str, Any]):
         if question in self._odd:
             return f"   ({self._odd[question]})"
         return "" if self[question] is ... else f"   (you said {self[question]})"
+
+
+def _head(evidence: str) -> str:
+    """The word for results of that evidence: no number is called measured that was not."""
+    kinds = {word for label, word in _HEADS.items() if label in str(evidence)}
+    return kinds.pop() if len(kinds) == 1 else "result"
 
 
 class Outcome:

@@ -256,7 +256,7 @@ def _section(lesson: Lesson) -> str:
     if lesson.outcomes:
         asked = [(q, _said(o), o.measured, o.evidence) for q, o in lesson.outcomes.items()]
         parts.append(
-            _table(asked, ["question", "predicted", "measured", "evidence"], "this learner's answers")
+            _table(asked, ["question", "predicted", "came out", "evidence"], "this learner's answers")
         )
     if not lesson.name.startswith(CAPSTONE):
         parts += [_board(title, board) for title, board in lesson.boards.items()]

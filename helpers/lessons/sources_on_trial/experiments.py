@@ -111,7 +111,7 @@ class Claims:
         return {"text/plain": repr(shown), "text/html": shown._repr_html_(), VERDICTS_MIME: data}
 
 
-_COLUMNS = ["claim", "source, section", "measured", "verdict", "where"]
+_COLUMNS = ["claim", "source, section", "found", "verdict", "where"]
 
 
 def _evidence(rows: Iterable[Verdict]) -> str:
@@ -134,7 +134,7 @@ def words_of(claims: Claims, names: Mapping[str, str]) -> tuple[dict[str, str], 
     """question → the word of its claim's verdict; and what was measured. names: question → id of the claim."""
     rows = {question: claims.verdict_of(name) for question, name in names.items()}
     shown = [(r.claim, r.measured, r.verdict) for r in rows.values()]
-    columns = ["claim", "measured", "verdict"]
+    columns = ["claim", "found", "verdict"]
     return {q: r.word for q, r in rows.items()}, table(shown, columns, evidence=_evidence(rows.values()))
 
 
