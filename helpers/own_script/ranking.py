@@ -94,6 +94,7 @@ _CHECKS = frozenset("aten.ne aten.any aten.isnan aten._local_scalar_dense".split
 #: rows whose order is found by trying each next; and what is too little to be worth a row
 _ROUNDS, _LEAST_S = 15, 1e-6
 LITTLE = 0.01  # of a step, or of the device's time in one
+_MUCH = 0.02
 #: kinds that no script needs, however little they take
 _NEVER_NEEDED = {"value", "synchronize", "cache", "back"}
 #: kinds whose cost the simulated clock does not have
@@ -146,12 +147,12 @@ def rank(
     out, but for those that shorten a device's time which hides behind the host's.
     """
     lines = _lines(tape)
-    calling_ns = {what: _calling_ns(tape, lines, what) for what in (PYTHON, TORCH)}
+    calling_ns = _calling_ns(tape, lines, PYTHON)
     whole = before = tape.step_ns()
     by_place: dict[Place | None, list[Row]] = defaultdict(list)
     for row in [
-        *(r for p, line in lines.items() for r in _rows(tape, card, p, line, step_line, calling_ns[PYTHON])),
-        *_in_torch(tape, lines, calling_ns[TORCH]),
+        *(r for p, line in lines.items() for r in _rows(tape, card, p, line, step_line, calling_ns)),
+        *_in_torch(tape, lines),
         *_attention(tape, lines),
         *_unused(tape, recorded),
     ]:
@@ -180,11 +181,12 @@ def rank(
 def in_order(rows: Iterable[Row], most: int) -> list[Row]:
     """Rows as the table has them, `most` of them: what buys most first; last what buys nothing now and would on a faster host.
 
-    Where there are more, those that buy least are left out, but no wait: no script needs one.
+    Where there are more, those that buy least are left out, first of the host's own work; but no wait: no script needs one.
     """
     ordered = sorted(rows, key=lambda row: (row.hidden_s > 0, -max(row.next_s, row.buys_s, row.hidden_s)))
-    crumbs = [row for row in ordered if not row.hidden_s and not {row.kind, *row.also} & _NEVER_NEEDED]
-    left_out = {id(row) for row in crumbs[::-1][: max(0, len(ordered) - most)]}
+    crumbs = [row for row in ordered[::-1] if not row.hidden_s and not {row.kind, *row.also} & _NEVER_NEEDED]
+    crumbs.sort(key=lambda row: row.kind not in ("python", "torch", "loader"))
+    left_out = {id(row) for row in crumbs[: max(0, len(ordered) - most)]}
     return [row for row in ordered if id(row) not in left_out]
 
 
@@ -290,14 +292,13 @@ def _calling_ns(tape: Tape, lines: Mapping[Place, _Line], what: str) -> float:
     return statistics.median(taken) if taken else 0.0
 
 
-def _in_torch(tape: Tape, lines: Mapping[Place, _Line], calling_ns: float) -> Iterable[Row]:
-    """Lines at which PyTorch's own Python does more than call operators. calling_ns: what it takes for one."""
+def _in_torch(tape: Tape, lines: Mapping[Place, _Line]) -> Iterable[Row]:
+    """Lines at which PyTorch's own Python does more than call operators, and takes much of a step."""
+    one, least = _calling_ns(tape, lines, TORCH), _MUCH * tape.step_ns() * tape.all_steps
     for place, line in lines.items():
         numbers = line.numbers[TORCH]
         took = sum(tape.events[n].ns for n in numbers)
-        if place.file and took > max(
-            _CALLING * calling_ns * len(_called(tape, line)), _LEAST_S * 1e9 * tape.all_steps
-        ):
+        if place.file and took > max(_CALLING * one * len(_called(tape, line)), least):
             evidence = f"{took / tape.all_steps / 1e6:.2f} ms of the host in a step, measured here"
             yield _row(tape, place, "torch", dict.fromkeys(numbers, 0.0), evidence)
 
@@ -483,9 +484,7 @@ def _everywhere(tape: Tape, card: Device) -> Iterable[Row]:
     if waits := _blocking(tape):
         yield row("blocking", waits, f"{_each(len(waits) / tape.all_steps)} in a step")
     lines = _lines(tape)
-    more = {
-        n for r in _in_torch(tape, lines, _calling_ns(tape, lines, TORCH)) for n in r.scale
-    }  # no launches
+    more = {n for r in _in_torch(tape, lines) for n in r.scale}  # no launches
     operators = {n: 0.0 for n, e in enumerate(events) if e.cost.kind in ("operator", TORCH) and n not in more}
     many = sum(events[n].cost.kind == "operator" for n in operators) / tape.all_steps
     yield row("launches", operators, f"{many:.0f} operators in a step, and PyTorch's own Python around them")
