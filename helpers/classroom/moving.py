@@ -9,7 +9,7 @@ import ast
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +98,7 @@ def queue() -> Moving:
         ("The machine", list(faster), 0),
     ]
     key = [("green", "the CPU launches"), ("ink", "the CPU waits for the GPU"), ("blue", "the GPU computes")]
-    key.append(("ground", "Python, or nothing to do"))
+    key += [("orange", "Python, for the next batch"), ("ground", "nothing to do")]
     made = Moving("Which part would you make faster?", "simulated (H100)", controls, key)
     for (i, size), read, prepare in product(enumerate(layers.values()), (0, 1), (0, 1)):
         runs = [
@@ -116,7 +116,11 @@ def queue() -> Moving:
             host = _joined(t.start_ns[calls], t.end_ns[calls], near, 0)
             waits = _joined(t.start_ns[t.waiting], t.end_ns[t.waiting], near, 1)
             work = _joined(t.work.start_ns, t.work.end_ns, near // 4, 2)
-            lanes = [Lane("CPU", [*host, *waits]), Lane("GPU", work)]
+            done = sorted([*host, *waits])
+            python = [
+                (a[1], b[0], 3, "") for a, b in pairwise(done) if b[0] - a[1] > near
+            ]  # it does nothing else
+            lanes = [Lane("CPU", [*done, *python]), Lane("GPU", work)]
             made.states[i, read, prepare, j] = State(
                 facts, lanes, 1e9 * longest, f"{format_seconds(longest)}, three steps"
             )
