@@ -827,7 +827,9 @@ from helpers.lessons.cpu_threads_and_layout.exercises import Net, check_channels
 check_channels_last_net(
     Net(16, 2, 20, (1, 5, 1), (True, False, True), 1),
     Net(12, 3, 24, (2, 4), (True, True), 2),
-    Net(4, 1, 16, (2, 2, 3, 2), (False, True, False, False), 3),  # the last where the first one lay
+    Net(
+        4, 1, 16, (2, 2, 2, 3, 2), (False, False, True, False, False), 3
+    ),  # where the first one lay, the second and the last
     Net(24, 0, 12, (2,), (False,), 4),
     Net(6, 1, 12, (2, 1), (True, False), 5, wide=20),
 )

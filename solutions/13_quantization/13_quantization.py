@@ -348,7 +348,7 @@ check_Int8Linear(
     Layer(5, 264, 512, batches=((17,), (16,), (2, 1), (3, 2, 5)), strided=True),
     Layer(6, 256, 512, batches=((2,), (33,), (), (4, 8)), bias=False, strided=True),
     Layer(7, 1024, 8, batches=((70,), (5, 12)), strided=True),
-    Layer(8, 64, 24, batches=((20,), (3,), (20,)), bias=False, size=1e-8),
+    Layer(8, 64, 24, batches=((20,), (20,), (3,), (20,)), bias=False, size=1e-8),
     Layer(10, 64, 24, batches=((20,), (33,)), bias=False, size=1e-9),
     Layer(9, 64, 24, batches=((20,), (3,)), bias=False, size=1e8),
 )

@@ -536,8 +536,8 @@ lesson.progress()
 class ShardedOptimizer:
     """Steps as one optimizer on the mean of all ranks' gradients would; keeps 1/n of its state (ZeRO-1).
 
-    params: float32 Parameters of any strides, the same on all n ranks, each once; those with requires_grad have N numbers
-    together, and frozen ones stay as they are. make: list of Parameters → a torch.optim.Optimizer that treats each
+    params: an iterable of float32 Parameters of any strides, as model.parameters() is, the same on all n ranks, each once;
+    those with requires_grad have N numbers together, and frozen ones stay as they are. make: list of Parameters → a torch.optim.Optimizer that treats each
     number by itself; called once.
 
     With part = ⌈N / n⌉: the optimizer made holds at most part numbers, and of what this class made (the optimizer's

@@ -138,7 +138,7 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 # once, in its block, and may be forgotten afterwards. (The softmax itself would need a second pass, to divide. Attention does not: it
 # needs only the weighted sum of the values, and divides that.)
 #
-# The same factor repairs the **result**: the sum of values with their weights so far. So attention can go through the keys
+# The same factor repairs the **result**: the sum of the values, each times exp(score − maximum), not divided yet. So attention can go through the keys
 # in blocks and keep three things per query: running maximum, running sum, running result. At the end it divides the result by
 # the sum. This is exact: no weight is left out or rounded away on purpose.
 
@@ -281,8 +281,8 @@ you.against(
 # %% [markdown]
 # There are three calls more than you were asked for. Where the table says *math*, the call is slow. The two columns differ, because each
 # backend has its own list of what it takes. A fused kernel on one machine is no promise for another. A mask that wants a gradient (as a
-# learned position bias does), dropout, and values wider than the keys have one on a GPU. float64 has one on the CPU. And inputs without
-# a batch dimension have none anywhere.
+# learned position bias does), dropout, and values wider than the keys get a fused kernel only on the GPU; float64 only on the CPU;
+# inputs without a batch dimension on neither.
 #
 # (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. So float32, or a mask, goes to
 # *efficient*. The simulated choices follow
@@ -290,8 +290,8 @@ you.against(
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
-# backends that you name. A call that would fall back then raises. Warnings say why, but not always: in one of these four the
-# list of reasons is empty.
+# backends that you name. A call that would fall back then raises, and mostly warnings say why. The next cell tries four calls: one
+# runs, and of the three that raise one gets an empty list of reasons.
 
 # %% experiment
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -312,7 +312,7 @@ for name in (
             print(f"{name}: {error} {experiments.reason(said)}")
 
 # %% [markdown]
-# ("Both fused kernels" sounds like every machine. It speaks of the CPU: on a GPU *flash* takes dropout, as the table shows.)
+# (The message for dropout says *both fused kernels*. Here that is the CPU's only one: on a GPU *flash* takes dropout, as the table shows.)
 #
 # ## 4 · A mask is a rule, and leaves blocks
 #
@@ -383,8 +383,10 @@ mask_explorer("documents", block=8, documents=5)
 # The fused kernel of FlexAttention is written by `torch.compile` (lesson 11). So compile it once, then call it (*Further* tries it without):
 #
 # ```python
+# from torch.nn.attention.flex_attention import flex_attention
+#
 # flex_attention = torch.compile(flex_attention)
-# flex_attention(q, k, v, block_mask=masks["causal"])
+# flex_attention(q, k, v, block_mask=masks["causal"])  # q, k and v of 1,024 tokens, as the mask is
 # ```
 #
 # And build the block mask **once** for many layers and steps. `create_block_mask` asks the rule for all n² pairs at once, so for a moment n² answers are in
@@ -488,9 +490,10 @@ board
 # %% [markdown]
 # In float32 the step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only
 # {{script_context}} tokens.
-# In bfloat16 (the line above the table) it is {{half_faster:.2f}} times as fast: the kernel is *flash* in place of *efficient*, and the products are quicker, so what reads and writes
-# the scores is a larger part of the step. The table's label says how far off a whole simulated step may be. Both steps share most of their
-# kernels, and so most of that error. How much of it the ratio keeps is not measured: read {{script_faster:.2f}} as *a little faster*. When the context doubles, what grows with n² becomes four times as large, and the rest twice.
+# In bfloat16 (the line above the table) it is {{half_faster:.2f}} times as fast: SDPA takes *flash* there, where float32 gets *efficient*,
+# and the products are quicker, so what reads and writes the scores is a larger part of the step. The table's label says how far off a whole simulated step may be. Both steps share most of their
+# kernels, and so most of that error. How much of it the ratios keep is not measured: read them as *a little faster*, and *more so in
+# bfloat16*. The last row is your CPU, timed live: it varies, and says nothing about a GPU. When the context doubles, what grows with n² becomes four times as large, and the rest twice.
 #
 # Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
 # nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.

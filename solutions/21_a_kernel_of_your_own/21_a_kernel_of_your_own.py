@@ -77,8 +77,7 @@ def add(x, y, kernel=add_kernel, BLOCK=32):
 
 # %% [markdown]
 # x and y have 100 elements each, and a block has 32. How many programs does it take? How many elements of x do they load, and
-# how many lanes of that load does the mask switch off, in all programs together? And what happens here without the mask? (The course
-# looks at each address.)
+# how many lanes of that load does the mask switch off, in all programs together? And what happens here without the mask?
 
 # %% experiment
 you = lesson.predict(
@@ -111,7 +110,8 @@ you.against(
 # Each program handles a whole block, so the last one hangs over the end. The mask cuts off what hangs over.
 #
 # Here the course looks at each address. A load or store outside of the memory of the tensors that the kernel was given raises
-# `OutOfBounds`. (For a view this is the memory of its whole storage.) **A GPU does not look.** There such a load brings whatever lies behind the tensor, and such a store overwrites it, often without an
+# `OutOfBounds`. For a view this is the memory of its whole storage: who leaves the view and stays in its storage reads a neighbour, and
+# nothing is raised. **A GPU does not look.** There such a load brings whatever lies behind the tensor, and such a store overwrites it, often without an
 # error. So write the mask first.
 #
 # The kernel takes for granted that elements lie side by side. Another layout (lesson 01) needs its strides: element `[i, j]`
@@ -136,7 +136,8 @@ you.against(
 # result = powers / total
 # ```
 #
-# How many times x's bytes do the five operators move, and `F.softmax`? (Go through the lines as in the first comment; one number a row counts as nothing.) And what does
+# The bytes of x count as 1. How much do the five operators move, and how much does `F.softmax`? (Go through the lines as in the first
+# comment; one number a row counts as nothing.) And what does
 # `torch.compile` make of the five: how many kernels does Inductor, the part of it that writes kernels, write?
 
 # %% experiment
@@ -165,7 +166,7 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # %% [markdown]
 # One kernel must read x once and write the result once, and `F.softmax` does just that. The five operators move {{saved:.0f}} times as
 # much. This is what fusion saves, and **the compiler does it for you**: Inductor writes {{written}} for the five operators, one loop
-# over the rows with loops inside it, and stores no `z` and no `powers` in memory. (How often it reads a row is another question.) So first look for an operator, then compile, and write a kernel
+# over the rows with loops inside it, and stores no `z` and no `powers` in memory. So first look for an operator, then compile, and write a kernel
 # only where both leave something. Inductor fuses what you wrote. It knows another algorithm for a few patterns only, such as plain
 # attention. A variant that it does not know stays as you wrote it. By hand you can
 #
@@ -179,8 +180,8 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # **Exercise 21.1 — softmax, read once** (★★, 15 min)
 #
 # Write a softmax over the rows of a matrix, by a kernel alone. The test hands you an x whose numbers **only kernels can
-# read**: an operator of PyTorch finds NaN in it. `torch.empty` for the result is fine. In a kernel everything in `tl` is allowed. What
-# Triton's compiler does not know (lists, NumPy, names from outside) the test refuses there.
+# read**: an operator of PyTorch finds NaN in it. `torch.empty` for the result is fine. In a kernel everything in `tl` is allowed. The
+# test refuses in it what Triton's compiler does not know: lists, NumPy, names from outside.
 #
 # <details><summary>Hint 1</summary>One program for each row. The block is the smallest power of two that holds a row:
 # <code>triton.next_power_of_2(columns)</code>. The masked lanes take part in the maximum and in the sum: which
@@ -250,7 +251,8 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 # [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator. PyTorch takes it as a
 # closed box with three labels on it:
 #
-# - a **schema**: which tensors come in, which are changed (`mutates_args`), which go out;
+# - a **schema**: which tensors come in, which are changed, which go out. PyTorch takes it from your function's type hints and from
+#   `mutates_args`;
 # - a **fake**: the shape, strides and dtype of the result, from those of the inputs, without a number. The compiler runs this
 #   one while it captures;
 # - a **gradient** (`register_autograd`): what to keep for backward, and what backward does. Backward is captured too: the
@@ -297,17 +299,25 @@ you.against(experiments.kinds(forms), experiments.said(forms), evidence=experime
 # the gradient that comes in, for both:
 #
 # ```python
-# added.register_autograd(lambda ctx, grad: (grad, grad))
+# faked.register_autograd(lambda ctx, grad: (grad, grad))
 # ```
 #
-# (`add` as it is cannot be captured: `torch.compile` traces into Triton's interpreter, and stops with an error, here with `fullgraph=True`
-# and without. Called plainly `add` gives no error, and a result without a gradient. That is worse.)
+# If backward needs a tensor, `setup_context=keep` names a function that runs after forward and keeps it: `keep(ctx, inputs, output)` calls
+# `ctx.save_for_backward(output)`, say.
+#
+# `add` as it is cannot be captured: `torch.compile` traces into Triton's interpreter, and stops with an error, here with `fullgraph=True`
+# and without. **Called plainly `add` gives no error, and a result without a gradient.** That is worse.
 #
 # [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on your inputs and
 # compares it with its labels, by four tests: the schema (is an input changed that it does not name?), the registration of the gradient,
-# the fake against the real result, and tracing (`aot dispatch dynamic`). Where no input wants a gradient, the second test has nothing to
-# say. Here is a sigmoid that takes any strides, and always gives a contiguous result. Its fake
-# says something else:
+# the fake against the real result, and tracing (`aot dispatch dynamic`). Here is a sigmoid that takes any strides, and always gives a
+# contiguous result. Its fake is `torch.empty_like`. For which of two matrices does the fake say what comes out?
+
+# %% experiment
+you = lesson.predict(
+    {"a matrix that lies row by row": ..., "one that lies column by column": ...},
+    choices=["right", "not right"],
+)
 
 # %% experiment
 from helpers.lessons.a_kernel_of_your_own.given import forward
@@ -320,11 +330,14 @@ def sigmoid(x: torch.Tensor) -> torch.Tensor:
 
 sigmoid.register_fake(lambda x: torch.empty_like(x))
 matrix = torch.arange(6.0).view(2, 3)
-experiments.checked({"row by row": (sigmoid, matrix), "column by column": (sigmoid, matrix.t())})
+told = experiments.checked({"row by row": (sigmoid, matrix), "column by column": (sigmoid, matrix.t())})
+said = dict(zip(you, [row[told.columns.index("faketensor")] for row in told.rows], strict=True))
+you.against(said, told, evidence=experiments.LIVE)
 
 # %% [markdown]
-# `torch.empty_like` keeps the order of x's strides; the kernel's result has another. (`aot dispatch dynamic` says *right* even there.) On a matrix that lies row by row the two agree. So
-# give opcheck inputs of several layouts. It says nothing about the *values* of a gradient: for these compare with PyTorch's own
+# `torch.empty_like` keeps the order of x's strides; the kernel's result has another. On a matrix that lies row by row the two agree. So
+# give opcheck inputs of several layouts, and read every column: tracing says *right* even there. No input wanted a gradient here, so its
+# registration was not tested. opcheck says nothing about the *values* of a gradient: for these compare with PyTorch's own
 # operators, or use
 # [`torch.autograd.gradcheck`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html).
 #
@@ -336,7 +349,7 @@ experiments.checked({"row by row": (sigmoid, matrix), "column by column": (sigmo
 #
 # `forward(x)` and `backward(dy, y)` launch a kernel each: a sigmoid, and the gradient of x from that of y and from y. The test
 # hands you both. Make them an operator that trains, plain and compiled. Give both functions the tensors unchanged (no `.contiguous()`). In
-# backward call the second operator by the name you gave it in Python. You need no `getattr(torch.ops, …)`; the test refuses it.
+# backward call the second operator by its Python name.
 #
 # <details><summary>Hint 1</summary>Two operators: <code>custom_op(name, mutates_args=())</code> and one more for
 # <code>backward</code>, under another name such as <code>name + "_backward"</code>. The functions that they are made from need type hints
@@ -457,7 +470,7 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
 
 # %% [markdown]
 # Look first at element-wise operators and reductions with large inputs. An operator that calls another (linear, addmm) is
-# listed twice. Here the optimizer leads, and there is an operator for it: `torch.optim.AdamW(…, fused=True)`. (On a GPU you do not find the optimizer in
+# listed twice. Here the optimizer leads (`addcdiv_`, `addcmul_` and `lerp_` are steps of AdamW), and there is an operator for it: `torch.optim.AdamW(…, fused=True)`. (On a GPU you do not find the optimizer in
 # this list: its `_foreach_` and `_fused_` operators take lists of tensors, whose shapes are not recorded. Count them as passes over all
 # parameters. Under `torch.compile`, look at what is left outside of the generated kernels.) Then, in this order: is there one operator for the row of them (`F.rms_norm`,
 # `F.scaled_dot_product_attention`, `F.cross_entropy`)? Does `torch.compile` join them? If not, write the kernel, count

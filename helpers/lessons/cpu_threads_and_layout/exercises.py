@@ -173,7 +173,8 @@ def _tell(
     elif real:
         mine = allowed = sorted(os.sched_getaffinity(0))
         plan = [sorted({mine[c % len(mine)] if c < 900 else c for c in entry}) for entry in plan]
-    played = _Played(allowed) if isinstance(allowed, list) and not real else None
+    # when the plan is given, another CPU is allowed than later, where the workers are
+    played = _Played([997]) if isinstance(allowed, list) and not real else None
     sets = _cpus_of if played is None else lambda thread: sorted(played.get(thread))
 
     def facts_of(worker: int) -> dict[str, Any]:
@@ -193,6 +194,8 @@ def _tell(
     before = state()
     with _binding_by(played, allowed is not None):
         init = bound(plan)
+        if played is not None:
+            played.allowed = set(allowed or ())
         if linux:
             how: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork", "worker_init_fn": begin}
             how |= {"num_workers": workers, "collate_fn": lambda _: facts_of(get_worker_info().id)}  # type: ignore[union-attr]

@@ -84,7 +84,7 @@ def _optimize_with(
     places, rooms = [p.data_ptr() for p in params], [torch.zeros_like(p) for p in params]
     counting: Any = count()
     with counting as counts:
-        optimizer = Sharded(params, make)
+        optimizer = Sharded(iter(params) if odd else params, make)
         for step in range(steps):
             grads = _gradients(shapes, seed, step, dist.get_rank(), odd)
             for p, room, grad in zip(params, rooms, grads, strict=True):
