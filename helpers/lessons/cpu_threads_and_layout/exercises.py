@@ -194,8 +194,8 @@ def _tell(
     before = state()
     with _binding_by(played, allowed is not None):
         init = bound(plan)
-        if played is not None:
-            played.allowed = set(allowed or ())
+        if played is not None and isinstance(allowed, list):
+            played.allowed = set(allowed)
         if linux:
             how: dict[str, Any] = {"timeout": 60, "multiprocessing_context": "fork", "worker_init_fn": begin}
             how |= {"num_workers": workers, "collate_fn": lambda _: facts_of(get_worker_info().id)}  # type: ignore[union-attr]
