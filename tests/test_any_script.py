@@ -199,8 +199,8 @@ def test_a_loader_that_its_workers_cannot_keep_up_with(tmp_path: Path) -> None:
 
 
 def test_what_workers_hide_is_named(tmp_path: Path) -> None:
-    slow = SCRIPT.replace("loader = Data", "def slowly(rows):\n    time.sleep(0.01)  # here\n    return torch.utils.data.default_collate(rows)\n\nloader = Data")  # fmt: skip
-    text = slow.format(**PLAIN | {"loader": "num_workers=2, collate_fn=slowly", "end": "time.sleep(0.03)"})
+    slow = SCRIPT.replace("loader = Data", "def slowly(rows):\n    time.sleep(0.02)  # here\n    return torch.utils.data.default_collate(rows)\n\nloader = Data")  # fmt: skip
+    text = slow.format(**PLAIN | {"loader": "num_workers=2, collate_fn=slowly", "end": "time.sleep(0.15)"})
     found = ran(tmp_path, text, factor=1.0)
     (row,) = (row for row in found.rows if row.place and row.place.line == line_of(text))
     assert row.kind == "workers" and row.buys_s == 0.0 and row.hidden_s > 0.002
