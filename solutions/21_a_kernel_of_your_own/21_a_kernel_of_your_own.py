@@ -11,7 +11,7 @@
 # Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to rounding.
 # The course counts each element that goes through a pointer. These counts are the same on a GPU.
 #
-# **Time** 60 min, two exercises among them (21.1 and 21.3; 21.2 and 21.4 stand in *Further*: 85 min). **Before this** lessons 01, 02 and 11 (strides, autograd,
+# **Time** 60 min, two exercises among them (21.1 and 21.3; *Further*, with 21.2 and 21.4, is 85 min more). **Before this** lessons 01, 02 and 11 (strides, autograd,
 # torch.compile).
 #
 # **Afterwards you can**
@@ -19,7 +19,7 @@
 # - say how many bytes a kernel has to move, and count how many it moves;
 # - make a kernel an operator of PyTorch, with a gradient, that compiles with the rest.
 #
-# The exercises need Triton, 1 GB on disk: `make lab EXTRAS=kernels` installs it. Without Triton you can read the lesson: it
+# The exercises need Triton, 1 GB on disk: `make lab EXTRAS=kernels` installs it on Linux. Without Triton you can read the lesson: it
 # then shows runs that were kept.
 
 # %% setup
@@ -77,7 +77,7 @@ def add(x, y, kernel=add_kernel, BLOCK=32):
 
 # %% [markdown]
 # x and y have 100 elements each, and a block has 32. How many programs does it take? How many elements of x do they load, and
-# how many lanes of that load does the mask switch off, in all programs together? And what happens here without the mask?
+# how many lanes of that load does the mask switch off, in all programs together? And what happens without the mask here, where the course checks each address?
 
 # %% experiment
 you = lesson.predict(
@@ -124,7 +124,8 @@ you.against(
 # ## 2 · What a kernel costs
 #
 # Between load and store a block lies on the chip, where arithmetic is nearly free. What takes time is the way to device memory
-# and back. So the cost of most kernels is **the elements they load and store**.
+# and back. So the cost of most kernels is **the elements they load and store**. (A GPU fetches 32 bytes at a time. Neighbours share a
+# fetch, and elements far apart need one each. The counts do not show this.)
 #
 # Softmax of each row as five operators:
 #
@@ -166,12 +167,14 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # %% [markdown]
 # One kernel must read x once and write the result once, and `F.softmax` does just that. The five operators move {{saved:.0f}} times as
 # much. This is what fusion saves, and **the compiler does it for you**: Inductor writes {{written}} for the five operators, one loop
-# over the rows with loops inside it, and stores no `z` and no `powers` in memory. So first look for an operator, then compile, and write a kernel
+# over the rows with loops inside it, and stores no whole `z` and no whole `powers`. So first look for an operator, then compile, and write a kernel
 # only where both leave something. Inductor fuses what you wrote. It knows another algorithm for a few patterns only, such as plain
 # attention. A variant that it does not know stays as you wrote it. By hand you can
 #
 # - change the **algorithm** where no pattern fits: attention in blocks, with a running maximum, never writes the scores (*Further* has its core);
-# - keep a value on the chip that two reductions share, or store one number a row for backward, so that it is not computed again;
+# - hold a **long row** on the chip. On a GPU Inductor holds rows of up to 1,024 numbers ([its
+#   source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/choices.py#L411-L422)); of a longer row it loads the numbers
+#   again for each pass. Yours, in the next exercise, holds 4,096 and loads them once;
 # - read a **format** that no operator knows: packed bits, blocks that are left out, several tensors in one launch.
 #
 # The simulated card knows PyTorch's operators. It does not run your kernels. Their times in this lesson are arithmetic: the bytes they
@@ -246,8 +249,8 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 # %% [markdown]
 # ## 3 · An operator of PyTorch
 #
-# A function that launches a kernel is no operator. Autograd does not know its gradient, and `torch.compile` cannot put it into a
-# graph.
+# A function that launches a kernel is no operator. Autograd does not know its gradient, and here `torch.compile` cannot put it into a
+# graph (on a GPU it can, see below).
 # [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator. PyTorch takes it as a
 # closed box with three labels on it:
 #
@@ -292,17 +295,15 @@ forms = {name: experiments.compiled(name, lambda x, y: form(x * 2, y), x, y) for
 trained = x.clone().requires_grad_()
 last = experiments.compiled("with a gradient", lambda x, y: faked(x * 2, y), trained, y)
 forms |= {"… and x wants a gradient": last}
-you.against(experiments.kinds(forms), experiments.said(forms), evidence=experiments.LIVE)
+taught = made("lesson21::taught", fake=True)
+taught.register_autograd(lambda ctx, grad: (grad, grad))  # of x + y: what comes in, for both
+after = experiments.compiled("with a registered gradient", lambda x, y: taught(x * 2, y), trained, y)
+shown = experiments.said(forms | {"… and it is registered": after})
+you.against(experiments.kinds(forms), shown, evidence=experiments.LIVE)
 
 # %% [markdown]
-# The last column is what you will meet at work. Only the operator with a fake is in one graph with the rest, and only where no gradient is wanted. The gradient of x + y is
-# the gradient that comes in, for both:
-#
-# ```python
-# faked.register_autograd(lambda ctx, grad: (grad, grad))
-# ```
-#
-# If backward needs a tensor, `setup_context=keep` names a function that runs after forward and keeps it: `keep(ctx, inputs, output)` calls
+# The last column is what you will meet at work. Only the operator with a fake is in one graph with the rest, and where a gradient is
+# wanted, only once it is registered (`register_autograd` in the cell above). If backward needs a tensor, `setup_context=keep` names a function that runs after forward and keeps it: `keep(ctx, inputs, output)` calls
 # `ctx.save_for_backward(output)`, say.
 #
 # `add` as it is cannot be captured: `torch.compile` traces into Triton's interpreter, and stops with an error, here with `fullgraph=True`
@@ -349,7 +350,7 @@ you.against(said, told, evidence=experiments.LIVE)
 #
 # `forward(x)` and `backward(dy, y)` launch a kernel each: a sigmoid, and the gradient of x from that of y and from y. The test
 # hands you both. Make them an operator that trains, plain and compiled. Give both functions the tensors unchanged (no `.contiguous()`). In
-# backward call the second operator by its Python name.
+# backward call the second operator as the Python function that `custom_op` returned.
 #
 # <details><summary>Hint 1</summary>Two operators: <code>custom_op(name, mutates_args=())</code> and one more for
 # <code>backward</code>, under another name such as <code>name + "_backward"</code>. The functions that they are made from need type hints
@@ -464,7 +465,8 @@ for event in prof.key_averages(group_by_input_shape=True):
         tuple(shape) for shape in event.input_shapes if shape and all(isinstance(n, int) for n in shape)
     ]
     if event.key.startswith("aten::") and event.key.removeprefix("aten::") not in VIEWS:
-        reads[event.key, str(shapes)] = event.count * sum(math.prod(shape) for shape in shapes)
+        elements = event.count * sum(math.prod(shape) for shape in shapes)
+        reads[event.key, str(shapes)] = reads.get((event.key, str(shapes)), 0) + elements
 for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1], item[0]))[:8]:
     print(f"{elements:8,} elements in  {name:24} {shapes}")
 
@@ -494,10 +496,10 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · a
 # |---|---|
 # | First an operator, then the compiler, then a kernel. | The algorithm itself has to change, or a format is nobody's. |
 # | Count elements loaded and stored; the least is every input once, every output once. | Products of matrices: there the arithmetic takes the time, if tiles are large enough. |
-# | A mask at each load and store, `other` neutral for what follows. | Sides that divide by the block. Then a mask costs little, and is still right. |
+# | A mask at each load and store, `other` neutral for what follows. | Sides that are multiples of the block. Then a mask costs little, and is still right. |
 # | Sums in float32. | Integers; sums of a few numbers. |
 # | A custom operator for kernel and backward, a fake for each, opcheck. | On a GPU the compiler sees `@triton.jit` kernels itself, and [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) leaves them visible. |
-# | The interpreter says whether a kernel is right, and what it moves. | It says nothing about time, registers, or what happens when programs run at once. (`row * row_step` has 32 bits, here too: past 2³¹ write `row.to(tl.int64)`. Small tests do not reach it.) |
+# | The interpreter says whether a kernel computes the right thing, the course's counters what it moves. | They say nothing about time, registers, or what happens when programs run at once. (`row * row_step` has 32 bits, here too: past 2³¹ write `row.to(tl.int64)`. Small tests do not reach it.) |
 #
 # **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
 # [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for
@@ -731,7 +733,7 @@ you.against(
 # be mended like `total`, so the second pass falls away, and the scores are never stored.
 #
 # The running sum must be in float32. In float16 it stops growing when what is added is less than half the distance to the next
-# number, or just half of it and the last digit is even:
+# number (at exactly half, it rounds to the even neighbour):
 
 # %% experiment
 running = {"float16": torch.zeros((), dtype=torch.float16), "float32": torch.zeros(())}
