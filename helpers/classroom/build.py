@@ -188,6 +188,8 @@ def execute(nb: NotebookNode, master: Master, more: Mapping[str, str] | None = N
     client = NotebookClient(
         nb,
         timeout=CELL_TIMEOUT,
+        iopub_timeout=CELL_TIMEOUT,  # of its own accord it waits four seconds, and goes on without what a cell has printed
+        raise_on_iopub_timeout=True,
         kernel_name="python3",
         extra_arguments=QUIET_KERNEL,
         resources={"metadata": {"path": str(master.path.parent)}},
