@@ -124,7 +124,7 @@ you.against(
 # ## 2 · What a kernel costs
 #
 # Between load and store a block lies on the chip, where arithmetic is nearly free. What takes time is the way to device memory
-# and back. So the cost of most kernels is **the elements they load and store**. (A GPU fetches 32 bytes at a time. Neighbours share a
+# and back. So the cost of most kernels is **the elements they load and store**. (A GPU fetches 32 bytes at a time, lesson 01. Neighbours share a
 # fetch, and elements far apart need one each. The counts do not show this.)
 #
 # Softmax of each row as five operators:
