@@ -30,9 +30,9 @@ def _compile_and_call(answer: Any, *calls: tuple[Any, ...]) -> dict[str, Any]:
     """One compiled function, called again and again: what came out, and how often it was one graph that ran."""
     with compiling.watch("inductor") as w:
         fast = torch.compile(answer)
-        given = [(x.clone(), limit) for x, limit in calls]
+        given = [(x.clone(), *others) for x, *others in calls]
         values = [fast(*call) for call in given]
-    changed = [not torch.equal(x, mine) for (x, _), (mine, _) in zip(calls, given, strict=True)]
+    changed = [not torch.equal(call[0], mine[0]) for call, mine in zip(calls, given, strict=True)]
     where = [f"{b.where.partition(' in ')[2]}: `{b.line}`: {b.reason}" for b in w.breaks]
     return {"values": values, "counts": w.counts(), "breaks": where, "changed": any(changed)}
 
