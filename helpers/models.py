@@ -48,9 +48,9 @@ class Attention(nn.Module):
         self.register_buffer("mask", mask, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        batch, length, width = x.shape
+        batch, length = x.shape[:2]
         joined = [part(x) for part in self.qkv]
-        parts = joined[0].split(width, dim=2) if len(joined) == 1 else joined
+        parts = joined[0].chunk(3, dim=2) if len(joined) == 1 else joined
         q, k, v = (t.view(batch, length, self.size.heads, -1).transpose(1, 2) for t in parts)
         if self.eager:
             scores = (q @ k.transpose(-1, -2)) / math.sqrt(q.shape[-1])
@@ -70,7 +70,7 @@ class Attention(nn.Module):
         else:
             p = self.p if self.training else 0.0
             y = F.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=self.causal)
-        return self.out(y.transpose(1, 2).contiguous().view(batch, length, width))
+        return self.out(y.transpose(1, 2).contiguous().view(batch, length, -1))
 
 
 class Block(nn.Module):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from helpers.calibration import fit as calibration
-from helpers.calibration import measured
+from helpers.calibration import four_gpus, measured
 from helpers.calibration.measured import Measurement, parse, work_of
 from helpers.simulator import DEVICES, Device, devices, simulate
 from helpers.simulator.cost import roofline
@@ -175,6 +175,12 @@ def test_whole_steps_that_the_fit_never_saw() -> None:
     assert sum(error > 0.20 for error in transformers) <= 1  # a T4, which lowers its clock with time
     images = [abs(s["error"]) for s in steps if s["held_out"] and "x 224" in s["what"].replace("×", "x")]
     assert np.median(images) < 0.10 and sum(error > 0.25 for error in images) <= 1
+
+
+@pytest.mark.parametrize("parallel", ["data", "tensor", "pipeline"])
+def test_steps_on_four_gpus_that_no_fit_saw(parallel: str) -> None:
+    step = next(s for s in four_gpus.steps() if (s.card, s.parallel, s.batch) == ("H100", parallel, 4))
+    assert four_gpus.simulate_step(step) == pytest.approx(step.seconds, rel=0.08)
 
 
 def test_products_whose_rows_are_no_whole_16_bytes_took_longer_and_do_so_here() -> None:

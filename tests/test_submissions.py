@@ -1,4 +1,4 @@
-"""The graders under test: every right answer gets full marks, every wrong one exactly what it says it earns.
+"""The graders under test: every right answer gets full marks and waits for no person, every wrong one earns what it says.
 
 (That the reference gets full marks: tests/test_grading.py.)
 
@@ -62,6 +62,7 @@ def test_answer(runner: Runner, path: Path) -> None:
     print(*(verdict.text for verdict in score.verdicts.values()), sep="\n")  # for who writes one: ARGS="-rP"
     if path.stem.startswith("right_"):
         assert score.earned == score.possible, score.verdicts
+        assert score.doubts == {}
         return
     said = re.match(r"# .*: earns (\d+)$", text.splitlines()[0])
     assert said is not None, f"{path.name}: the first line must be '# what is wrong: earns N'"

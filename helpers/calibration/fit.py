@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from helpers.calibration import measured
+from helpers.calibration import four_gpus, measured
 from helpers.calibration.measured import Measurement, Step
 from helpers.simulator import devices
 from helpers.simulator.cost import roofline
@@ -403,12 +403,16 @@ def beside() -> str:
             kind = "transformers" if step.source == "NeuSight" else "images"
             groups[kind, step.card] += [pair]
             groups[kind, "all"] += [pair]
+    for four in four_gpus.steps():
+        pair = abs(four_gpus.simulate_step(four) / four.seconds - 1), abs(four.neusight_s / four.seconds - 1)
+        groups["transformers, four GPUs", four.card] += [pair]
+        groups["transformers, four GPUs", "all"] += [pair]
     lines = [
         "| steps held out | card | rows | simulated: mean, median, worst | NeuSight: mean, median, worst |",
         "|---|---|---|---|---|",
     ]
     for (kind, card), pairs in sorted(
-        groups.items(), key=lambda g: (g[0][0] != "transformers", g[0][1] == "all", g[0][1])
+        groups.items(), key=lambda g: (g[0][0] == "images", g[0][0], g[0][1] == "all", g[0][1])
     ):
         others = [other for _, other in pairs if other is not None]
         lines.append(

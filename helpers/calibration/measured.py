@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from helpers.models import Size
+from helpers.models import GPT2, Size
 from helpers.pytorch import private_torch
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
@@ -261,7 +261,7 @@ def simulate_step(step: Step, collect: bool = False) -> tuple[float, list[Work]]
     return seconds, works
 
 
-_GPT3_XL, _GPT3_27 = Size(3072, 24, 24, 50257, 2048), Size(2560, 32, 32, 50257, 2048)
+GPT3_XL, _GPT3_27 = Size(3072, 24, 24, 50257, 2048), Size(2560, 32, 32, 50257, 2048)
 
 
 def _network(step: Step) -> torch.nn.Module:
@@ -274,9 +274,9 @@ def _network(step: Step) -> torch.nn.Module:
     makers: dict[str, Callable[[], torch.nn.Module]] = {
         # NVIDIA's pre-training asks its head for the masked tokens only, a seventh of them, left out here.
         "bert-large": lambda: m.Bert(m.Bert.LARGE, True, 0.1, headless=nvidia or step.mode == "inference"),
-        "gpt2-large": lambda: _transposed(m.GPT2(m.GPT2.LARGE, eager=True, dropout=0.1, gelu_parts=True)),
-        "gpt3-xl": lambda: _transposed(m.GPT2(_GPT3_XL, eager=True, dropout=0.1, gelu_parts=True)),
-        "gpt3-2.7b": lambda: _transposed(m.GPT2(_GPT3_27, eager=True, dropout=0.1, gelu_parts=True)),
+        "gpt2-large": lambda: transposed(m.GPT2(m.GPT2.LARGE, eager=True, dropout=0.1, gelu_parts=True)),
+        "gpt3-xl": lambda: transposed(m.GPT2(GPT3_XL, eager=True, dropout=0.1, gelu_parts=True)),
+        "gpt3-2.7b": lambda: transposed(m.GPT2(_GPT3_27, eager=True, dropout=0.1, gelu_parts=True)),
         "opt-1.3b": lambda: m.OPT(dropout=0.1),
         "gpt2-124m": lambda: m.GPT2(eager="filled"),
         "resnet18": lambda: m.ResNet((2, 2, 2, 2), basic=True),
@@ -309,10 +309,10 @@ def _network(step: Step) -> torch.nn.Module:
     return makers[step.model]().train(step.mode != "inference")
 
 
-def _transposed(net: torch.nn.Module) -> torch.nn.Module:
+def transposed(net: GPT2) -> GPT2:
     """Weights as Hugging Face's GPT-2 keeps them (its Conv1D), but for the head's: inputs first."""
     for part in net.modules():
-        if isinstance(part, torch.nn.Linear) and part.weight.shape[0] != 50257:
+        if isinstance(part, torch.nn.Linear) and part is not net.head:
             part.weight = torch.nn.Parameter(part.weight.detach().t().contiguous().t())
     return net
 

@@ -420,7 +420,7 @@ def _wait(name: str) -> str:
     """Which kind of wait one of the host's is, by the operator that waits."""
     if name in ("synchronize", "stream.synchronize", "event.synchronize"):
         return "synchronize"
-    if name in ("cudaFree", "cudaEventSynchronize"):
+    if name in ("cudaFree", "cudaMalloc", "cudaEventSynchronize"):
         return "cache"
     if name in ("aten._local_scalar_dense", "print", "aten.equal", "aten.allclose"):
         return "value"

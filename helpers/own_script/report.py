@@ -401,11 +401,15 @@ def _tape(run: Run, works: dict[int, Work]) -> tuple[replay.Tape, Place | None]:
     steps = max(1, min(wanted, run.measured, len(run.bounds) - 2, _RECORDS // max(1, each) - 1))
     last_bound = _typical(run, steps)
     begin, warm, end = (run.bounds[last_bound - back] for back in (steps + 1, steps, 0))
-    costs = []
+    costs, emptied = list[replay.Cost](), None
     for i in range(begin.host, end.host):
         record, mark = line.host[i], marks.of(i)
         kind = record.kind
-        if kind == "sync":
+        if record.name == "cudaFree":
+            emptied = mark
+        if record.name == "cudaMalloc":  # what was given back is asked for again
+            kind, mark = "wait", emptied or mark
+        elif kind == "sync" or record.name == "cudaFree":
             kind = "wait"
         elif kind == "work":
             kind = record.name if record.name in MEASURED else "stage"

@@ -40,7 +40,7 @@ class _Allocator(CachingAllocator):
 
     def __init__(self, machine: Machine, total: int, conf: str, context: int) -> None:
         super().__init__(total, conf, context_bytes=context, history=False)
-        self._line = machine.line
+        self._line, self._gave_back = machine.line, False
         self.clock = lambda: machine.line.host_ns // 1000
 
     def event(self, stream: int) -> int:
@@ -53,8 +53,13 @@ class _Allocator(CachingAllocator):
     def wait(self, event: int) -> None:
         self._line.wait_until("cudaEventSynchronize", event)
 
-    def _device_freed(self, size: int) -> None:
-        self._line.drain("cudaFree")  # which waits for the whole device
+    def _device_changed(self, nbytes: int) -> None:
+        if nbytes < 0:
+            self._line.drain("cudaFree")  # which waits for the whole device
+            self._gave_back = True
+        if self._gave_back:  # until then the process fills its cache, which is set-up
+            name = "cudaMalloc" if nbytes > 0 else "cudaFree"
+            self._line.spend(name, "work", self._line.card.assumptions.segment_s)
 
 
 class Memory:

@@ -36,7 +36,7 @@ class CachingAllocator:
         self.stats_ = reports.Stats(self.conf.max_split_size)
         self.history = reports.History(lambda: self.clock())
         self.driver = Driver(capacity_bytes, context_bytes)
-        self.reserved = Reserved(self.conf, self.driver, self.stats_, self.history, self._device_freed)
+        self.reserved = Reserved(self.conf, self.driver, self.stats_, self.history, self._device_changed)
         self.active: dict[int, Block] = {}  # by address: handed out, or freed and still in use elsewhere
         self.captures: list[tuple[PoolId, Callable[[int], bool]]] = []
         self._freeable: list[PoolId] = []  # private pools that no graph holds any more
@@ -53,8 +53,8 @@ class CachingAllocator:
             raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
         self.reserved.allowed = None if fraction == 1 else int(fraction * self.driver.total)
 
-    def _device_freed(self, size: int) -> None:
-        """A hook: the driver took a segment, or pages, of that size back."""
+    def _device_changed(self, nbytes: int) -> None:
+        """A hook: the driver gave a segment, or pages, of that size; or, below 0, took them back."""
 
     # ------------------------------------------------------------------------------------ malloc
 

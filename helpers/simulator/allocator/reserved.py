@@ -13,14 +13,14 @@ from helpers.simulator.allocator.reports import History, Stats
 class Reserved:
     """Segments come from the driver and go back to it; free blocks are searched, grown, merged.
 
-    taken: bytes from the driver; allowed: how many there may be (None: no limit). freed(size) is called when
-    the driver took a segment, or pages, of that size back.
+    taken: bytes from the driver; allowed: how many there may be (None: no limit). changed(nbytes) is called
+    when the driver gave a segment, or pages, of that size; or, below 0, took them back.
     """
 
     def __init__(
-        self, conf: Conf, driver: Driver, stats: Stats, history: History, freed: Callable[[int], None]
+        self, conf: Conf, driver: Driver, stats: Stats, history: History, changed: Callable[[int], None]
     ) -> None:
-        self.conf, self.driver, self._stats, self._history, self._freed = conf, driver, stats, history, freed
+        self.conf, self.driver, self._stats, self._history, self._changed = conf, driver, stats, history, changed
         self.small, self.large = FreeList(True), FreeList(False)
         self.private: dict[PoolId, PrivatePool] = {}
         self.taken = 0
@@ -35,8 +35,7 @@ class Reserved:
         self.taken += nbytes
         self._stats.change(free.small, (self._stats.reserved, nbytes))
         self._stats.counts["num_device_alloc" if nbytes > 0 else "num_device_free"] += 1
-        if nbytes < 0:
-            self._freed(-nbytes)
+        self._changed(nbytes)
 
     # ------------------------------------------------------------------------------------ cached blocks
 
