@@ -612,7 +612,7 @@ lesson.progress()
 #
 # - `gpu.profile()` is `torch.profiler.profile` for the simulated GPU, with the same options.
 # - `trace.top(t, by="call")` adds up the time in each kind of call to CUDA: `cudaLaunchKernel` launches,
-#   `cudaMemcpyAsync` starts a copy (and waits for it where the memory is not pinned), `cudaStreamSynchronize` waits until a
+#   `cudaMemcpyAsync` starts a copy (and often waits where the memory is not pinned), `cudaStreamSynchronize` waits until a
 #   queue is empty. `by="host"` adds up each
 #   operator's own time on the CPU, and `by="device"` each kernel's time on the GPU.
 # - `memory.leaks` names the lines whose memory stays after a step, from the memory's recorded history (lesson 08).
