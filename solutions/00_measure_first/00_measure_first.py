@@ -869,8 +869,9 @@ you.against(*experiments.switches(switched), evidence="live (CPU)")
 # Where an operator has an ordered version of its own, they cost what that version costs, and new memory is filled.
 #
 # Three more switches add no operators, and time all the same. `CUDA_LAUNCH_BLOCKING=1` makes the CPU wait after every launch,
-# and a profiler that was never stopped records for ever. `torch.backends.cudnn.deterministic = True` takes the faster
-# convolutions away. `python -m helpers run train.py` says which are on. To find them by hand:
+# and a profiler that was never stopped records for ever. `torch.backends.cudnn.deterministic = True` forbids the convolutions
+# that add in no fixed order, and these may be the faster ones. `python -m helpers run train.py` says which are on. To find
+# them by hand:
 #
 # ```bash
 # grep -nE "anomaly|deterministic|LAUNCH_BLOCKING|profile\(|assert .*\.(all|any)\(" *.py

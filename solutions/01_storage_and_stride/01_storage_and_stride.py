@@ -133,12 +133,13 @@ you.against(
 # - `double()` computes new numbers, and new numbers need a new storage. Where there is nothing to compute and nothing to
 #   move, torch gives you the same tensor back.
 #
-# > **Rule.** Splitting is free. Merging neighbours is free exactly where `stride[i] == size[i+1] * stride[i+1]`.
+# > **Rule.** Splitting is free. Merging neighbours is free exactly where `stride[i] == size[i+1] * stride[i+1]`. (A dimension
+# > of size 1 always merges.)
 # > [`view`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.view.html) follows the same rule, and raises where
 # > `reshape` would copy. So write `view` in a hot loop: a copy that you did not plan becomes an error and not a slowdown.
 # >
-# > *Where it stops:* `reshape`, `contiguous()` and `to()` promise neither a view nor a copy. Where you need a storage of
-# > your own, say `clone()`.
+# > *Where it stops:* whether `reshape`, `contiguous()` and `to()` copy depends on the tensor that they get. Where you need a
+# > storage of your own, say `clone()`.
 #
 # A tensor whose walk visits one cell after the other is **contiguous**: `x` is, `x.t()` and `x[:, 1:4]` are not.
 # `contiguous()` gives you such a tensor, and copies only if it has to.
@@ -179,7 +180,8 @@ you.against(
 # %% [markdown]
 # `x[0:3:2]` and `x[[0, 2]]` are the same rows. The slice is a stride. Whether a stride can describe a list depends on the
 # *values* in the list, and torch does not look at these: it always copies. There is one exception. An integer tensor
-# **without dimensions**, such as `one`, is read out to a Python number first, and then the index is a basic one.
+# **without dimensions**, such as `one`, is read out to a Python number first, and then the index is a basic one. (A `uint8`
+# tensor counts as a bool here, and copies.)
 #
 # (On a GPU, some of these indexes make the CPU wait for the GPU: a **sync**. Lesson 03 hunts them.)
 #
@@ -852,8 +854,9 @@ you.against(
 #
 # Convolutions often run better when the channels of one pixel lie next to each other.
 # [`memory_format=torch.channels_last`](https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html) keeps
-# the shape `(n, c, h, w)`, every index and every result. It stores the numbers in the order `n, h, w, c`. The picture shows
-# three channels (a, b, c) of 2 × 2 pixels (0 to 3). Which lines keep the layout, and which pay for a copy?
+# the shape `(n, c, h, w)` and every index. Results stay the same, up to rounding: another kernel may add in another order. The
+# numbers are stored in the order `n, h, w, c`. The picture shows three channels (a, b, c) of 2 × 2 pixels (0 to 3). Which
+# lines keep the layout, and which pay for a copy?
 
 # %% experiment
 images = torch.arange(12.0).reshape(1, 3, 2, 2)

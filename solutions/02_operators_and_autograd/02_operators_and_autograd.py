@@ -191,10 +191,11 @@ you.against(launches(fused), gains, evidence="simulated (H100)", what="launches"
 # them. Attention has 8 sequences of 512 tokens and 16 heads, so its scores have 8 · 16 · 512 · 512 elements: fewer
 # bytes help it. Written out, attention writes and reads the scores several times. The fused kernels behind PyTorch's
 # operator never write all of them ([FlashAttention](https://arxiv.org/abs/2205.14135) is the best known). (With inputs
-# that no fused kernel takes, PyTorch writes the scores after all, and says nothing. An `attn_mask` that wants a gradient
-# is such an input: `count` shows the operators.) A fused operator that is one kernel has fewer launches and fewer bytes,
-# because the results between its steps never leave the chip. (`cross_entropy` is {{entropy}} kernels here.) The last
-# column says where the gain ends. When arithmetic is the largest part, fewer launches or bytes win little.
+# that no fused kernel takes, PyTorch writes the scores after all, and says nothing. On a CPU, an `attn_mask` that wants a
+# gradient is such an input: `count` shows the operators. On a CUDA GPU one of the fused kernels takes it.) A fused operator
+# that is one kernel has fewer launches and fewer bytes, because the results between its steps never leave the chip.
+# (`cross_entropy` is {{entropy}} kernels here.) The last column says where the gain ends. When arithmetic is the largest
+# part, fewer launches or bytes win little.
 #
 # **The rule.** Count operators where tensors are small, and bytes where they are large. Use PyTorch's operator where
 # it has one for several of your steps. Check with `count`, because the name of a function does not tell you the

@@ -523,9 +523,9 @@ for e in host:
 # reverse: `AddmmBackward0` belongs to an `addmm`. Last the optimizer: dozens of small operators for four parameters (lesson
 # 06). A long event with few inside is work. A long event around many short ones is calls (lesson 02). Between two events Python runs.
 #
-# With a GPU, the backward pass has a thread of its own. `cuda_runtime` holds the CPU's calls to the driver, `kernel` and
-# `gpu_memcpy` what the GPU does. Here are the longest calls of a step with a read of the loss, on a simulated H100,
-# each with what it launched and with the operators around it:
+# With a GPU, the backward pass has a thread of its own. `cuda_runtime` holds the CPU's calls to CUDA, `kernel` and
+# `gpu_memcpy` what the GPU does. (The launches of a compiler's kernels stand under `cuda_driver`.) Here are the longest
+# calls of a step with a read of the loss, on a simulated H100, each with what it launched and with the operators around it:
 
 # %% experiment
 from helpers.own_script import simulated_cuda
@@ -611,8 +611,8 @@ lesson.progress()
 # you need for a script of your own:
 #
 # - `gpu.profile()` is `torch.profiler.profile` for the simulated GPU, with the same options.
-# - `trace.top(t, by="call")` adds up the time in each kind of call to the GPU's driver: `cudaLaunchKernel` launches,
-#   `cudaMemcpyAsync` starts a copy (and waits for it where the memory is not pinned), `cudaStreamSynchronize` waits until a
+# - `trace.top(t, by="call")` adds up the time in each kind of call to CUDA: `cudaLaunchKernel` launches,
+#   `cudaMemcpyAsync` starts a copy (and often waits where the memory is not pinned), `cudaStreamSynchronize` waits until a
 #   queue is empty. `by="host"` adds up each
 #   operator's own time on the CPU, and `by="device"` each kernel's time on the GPU.
 # - `memory.leaks` names the lines whose memory stays after a step, from the memory's recorded history (lesson 08).

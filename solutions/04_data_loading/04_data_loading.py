@@ -64,7 +64,8 @@ you.against(
 # The real loader takes a little longer than the rule says, because waking processes takes time too. The picture shows
 # who waits for whom, batch by batch.
 #
-# Without workers nothing overlaps: a step takes step + load. One worker delivers a batch every 30 ms. W workers deliver
+# Without workers nothing overlaps here: a step takes step + load. (A step that launches work on a GPU and does not wait for it
+# is different: the GPU works while the process loads, see lesson 03.) One worker delivers a batch every 30 ms. W workers deliver
 # a batch every 30 ÷ W ms. The model could take a batch every 10 ms. The slower side sets the pace:
 #
 # > time of a step = max( step, load ÷ W )
@@ -252,7 +253,7 @@ you.against(counted, experiments.hand_out_table(indexed), evidence="live (CPU)",
 # %% [markdown]
 # | what you saw | why | what to do |
 # |---|---|---|
-# | {{yielded}} samples of 10 | each worker goes through its own whole copy, and nothing warns you | let the data set share itself out: Exercise 4.2 |
+# | {{yielded}} samples of 10 | each worker goes through its own whole copy; PyTorch warns only where the data set has a length and `len(loader)` was asked | let the data set share itself out: Exercise 4.2 |
 # | {{ordered}} batches ordered | 3 workers × `prefetch_factor` 2 | count these batches as memory: they lie in shared memory when they are done |
 # | {{afresh}} processes in 3 epochs, or {{kept}} | by default the workers end with each epoch; new ones open every file again | `persistent_workers=True`; but a change to your data set no longer reaches the workers' copies |
 #

@@ -566,7 +566,7 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Pinned *and* `non_blocking`, or the host waits. | Copies up to 64 KB: there the host may go on at once. |
+# | Pinned *and* `non_blocking`, or the host waits. | `non_blocking` copies up to 64 KB: there the host may go on at once from pageable memory, too. |
 # | A copy hides in a stream of its own. | C > K: send fewer bytes. |
 # | Launch the next copy before you wait for this step. | A loop that never waits: its host runs ahead anyway. |
 # | `a.wait_stream(b)`: *a* waits for what is in *b* now. | *b* holds later work that *a* does not need: wait for an event. |

@@ -651,7 +651,7 @@ lesson.progress()
 #
 # - **stale**: the new batch is bound to the name, `x = new_x`, and not copied.
 # - **moved**: after a third of the steps, a checkpoint is loaded with `assign=True`. This puts *new* tensors into the
-#   model. (A plain `load_state_dict` copies in place and is safe.)
+#   model. (A model's plain `load_state_dict` copies in place and is safe. An optimizer's makes new tensors, too.)
 # - **baked**: the learning rate, which should fall along a cosine, is a Python number.
 #
 # **In the second half of the run, is the loss that the step reports higher or lower than that of the correct run, or the

@@ -156,8 +156,8 @@ widgets.allocator_stepper(PROGRAM, step=8)
 #   result stays, and the temporary array goes.
 # - **survivors**: 1,200 caches of 4 MiB, of which every fifth stays. Then one tensor of 2.5 GiB is asked for.
 #
-# The memory is free, but in pieces that are too small. That is **fragmentation**. The environment variable `PYTORCH_ALLOC_CONF` has two
-# options against it
+# The memory is free, but in pieces that are too small. That is **fragmentation**. Two options of the environment variable
+# `PYTORCH_ALLOC_CONF` help against it
 # ([all options](https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)):
 #
 # - `max_split_size_mb:128`: a block of 128 MiB or more is never split. It is in use as a whole or free as a whole.
@@ -269,7 +269,7 @@ def encode(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tensor) ->
     (n_i, out), which stay as they are when encode is called again.
 
     Budget on a GPU, beyond what the inputs had reserved: the results, one array of (max n_i, hidden), 2 MiB a
-    batch for rounding, and 64 MiB, of which cuBLAS takes 32 as its workspace. The host never waits.
+    batch for rounding, and 64 MiB, of which cuBLAS takes up to 32 as its workspace. The host never waits.
     """
     ### BEGIN SOLUTION
     results: list = [None] * len(batches)

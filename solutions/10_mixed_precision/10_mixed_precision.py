@@ -171,8 +171,8 @@ you.against(kinds, evidence="simulated (H100)", what="dtype")
 # Put the autocast block around the forward pass and the loss, and nothing else. The backward pass runs in the dtypes of
 # the forward pass by itself.
 #
-# **And memory?** Weights, gradients and optimizer states stay in fp32. Activations that are saved for backward become
-# half as large. How does the peak change with autocast? Three nets train, and one only runs forward.
+# **And memory?** Weights, gradients and optimizer states stay in fp32. What operators in half precision save for
+# backward becomes half as large. How does the peak change with autocast? Three nets train, and one only runs forward.
 
 # %% experiment
 you = lesson.predict(
@@ -906,6 +906,9 @@ for name, size in scales.items():
 # | 0 | (−1)^s · 2^(1 − bias) · m ÷ 2^M (subnormal numbers, and zero) |
 # | 1 … 2^E − 2 | (−1)^s · 2^(e − bias) · (1 + m ÷ 2^M) |
 # | 2^E − 1, all ones | m = 0: infinity, else NaN |
+#
+# (E4M3, as cards and torch have it, breaks the last line: it has no infinity, and its largest number is 448. In this exercise
+# every format keeps to the table.)
 #
 # <details><summary>Hint 1</summary>Decoding: cut the three fields out with <code>&gt;&gt;</code> and <code>&amp;</code>.
 # Both finite lines of the table are one: (m, plus 2^M unless e = 0) · 2^(max(e, 1) − bias − M).</details>

@@ -6,8 +6,8 @@
 # You write one line, [`torch.compile(model)`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html). A
 # compiler reads your Python, writes C++ (for a GPU: Triton, a language for kernels), and runs that in place of your
 # Python. When this works, one line makes the program faster. When it does not work, the program is slow, and still
-# right (but for a trap in section 2): the compiler goes back to Python, or it compiles again and again. This lesson
-# shows what the compiler captures, what it takes for granted, what code it writes, and what all this costs.
+# right: the compiler goes back to Python, or it compiles again and again. This lesson shows what the compiler
+# captures, what it takes for granted, what code it writes, and what all this costs.
 #
 # **Time** 60 min, two exercises among them; *Further*: 94 min. **Before this** lessons 01, 02 and 10 (views,
 # operators, autograd, autocast).
@@ -975,12 +975,12 @@ experiments.modes()
 # %% [markdown]
 # `reduce-overhead` sets CUDA graphs. They remove *launch* overhead at run time (lesson 07) and are captured on top of
 # compiling, so this mode does not compile faster. `max-autotune` sets CUDA graphs too; it compiles variants of each product
-# and times them. `max-autotune-no-cudagraphs` only does the timing. `lite` switches Inductor's passes off. (`lite` is in the
-# source of torch 2.13, and not in torch.compile's documentation.)
+# and times them. `max-autotune-no-cudagraphs` only does the timing. In `lite` nothing is fused but what you mark: all other
+# operators call PyTorch's own kernels. (`lite` is in the source of torch 2.13, and not in torch.compile's documentation.)
 #
 # ### Three ways to capture (4 min)
 #
-# Before `torch.compile` there were two other ideas. **Tracing**,
+# Before `torch.compile` there were two other ideas. (torch 2.13 says that both are deprecated.) **Tracing**,
 # [`torch.jit.trace`](https://docs.pytorch.org/docs/stable/generated/torch.jit.trace.html), runs the function once and records
 # the operators. **Source analysis**, `torch.jit.script`, reads the text as a small language and compiles that. Each of three
 # little programs is captured with three positive numbers, and then called with five negative numbers. (`branch` and
@@ -1017,8 +1017,8 @@ for question in you:
 you.against(outcomes, evidence="live (CPU)", what="second result")
 
 # %% [markdown]
-# A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. Source
-# analysis understands an `if` on data. It stops where its small language ends: here at a dict of functions.
+# A trace is a recording. What Python decided while it ran stays as it was, and nothing checks it later. (While it
+# traces, PyTorch warns of both places. The wrong call itself says nothing.) Source analysis understands an `if` on data. It stops where its small language ends: here at a dict of functions.
 #
 # ### Compile a block, and once for all runs (4 min)
 #

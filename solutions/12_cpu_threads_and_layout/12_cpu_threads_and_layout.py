@@ -451,8 +451,8 @@ lesson.keep(script_operators=operators)
 print(f"operators in a step: {operators}")
 
 # %% [markdown]
-# A second thread cannot make this step twice as fast. Each of the {{script_operators}} operators of a step passes through
-# Python and the dispatcher on one thread. Only the larger kernels are shared out, and at this size many of them are too small.
+# A second thread cannot make this step twice as fast. Each of the {{script_operators}} operators of a step is called from
+# one thread: by Python, or in backward by autograd's engine, and then by the dispatcher. Only the larger kernels are shared out, and at this size many of them are too small.
 # How much the second thread buys depends on your machine: the two lines above say it. The other change of this lesson
 # buys nothing at all here. `channels_last` is an order for images, and the model has no convolution.
 
@@ -462,7 +462,8 @@ print(f"operators in a step: {operators}")
 # Look first at how many threads there are and how many CPUs the process may use. Where a container or a batch system hands out
 # single CPUs, the second number is smaller than the machine's. A container's limit on CPU *time* (`docker run --cpus=2`) does not
 # show there, but in `/sys/fs/cgroup/cpu.max`. Then try the numbers of threads, a few steps each, on a machine that does nothing
-# else. [`py-spy dump --native --pid …`](https://github.com/benfred/py-spy) shows what the threads do while a step is slow.
+# else. [`py-spy dump --native --pid …`](https://github.com/benfred/py-spy) shows where each Python thread is while a step is
+# slow, down into the C++. It does not show the other threads of a team.
 
 # %% experiment
 from helpers.own_script import toy
@@ -717,9 +718,11 @@ table = lesson.table(rows, ["operator", "channels_last", "copies"], evidence="li
 you.against({code: kept(done[code]) for code in you}, table, evidence="live (CPU)", what="layout")
 
 # %% [markdown]
-# - Arithmetic such as `+` takes the layout of its **first** operand, unless that one is a bias, one number a channel. A `cat` of mixed layouts returns a contiguous result.
-# - Indexing channels, `softmax(1)`, `repeat`, `einsum` and instance norm return contiguous results, silently. The next convolution
-#   then reorders everything. (Not all of them show a copy: some change the layout inside their kernel.)
+# - Arithmetic such as `+` takes the layout of its **first** operand, unless that one is broadcast over channels or pixels, as a
+#   bias is. A `cat` of mixed layouts returns a contiguous result.
+# - Indexing channels, `softmax(1)`, `repeat`, `einsum` and instance norm lose the layout silently. (Most results are contiguous;
+#   that of this `einsum` is neither.) The next convolution then reorders everything. (Not all of them show a copy: some change the
+#   layout inside their kernel.)
 # - `permute(0, 2, 3, 1)` costs nothing. Its result is contiguous, with channels last. Norms over channels, and 1 × 1 convolutions
 #   written as `F.linear`, want just that.
 # - **In place of permuting activations each time, permute the weights once.** In front of a linear layer, `flatten(1)` becomes

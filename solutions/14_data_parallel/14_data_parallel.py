@@ -434,7 +434,7 @@ board
 # is the most that you can gain. Is it small? Then leave the buckets alone. Is it large? Compare the bytes of gradients with your link
 # (section 2). Then accumulate with `no_sync`, send 16 bits (both in *Further*), or try other buckets, in this order. If the ranks'
 # times differ without sending, look for the slow rank first. On GPUs each rank must take its own, before the model goes to one:
-# `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` at the top of the script. Without it all ranks share the first GPU.
+# `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` at the top of the script. Without it all ranks take the first GPU, and NCCL refuses.
 
 # %% experiment
 from helpers.own_script import toy

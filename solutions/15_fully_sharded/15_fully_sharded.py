@@ -398,7 +398,8 @@ you.against_ratios(ratios, compared, evidence="simulated (H100)", what="times as
 # - **A call per layer on 1,024 ranks**: a gather takes {{gather_us:,.0f}} µs, and the product beside it {{product_us:,.0f}} µs. The
 #   ring goes through 128 nodes, one after the other, and pays the latency of each.
 # - **DDP** suffers far less. An all-reduce between nodes may go by a *tree*, in few steps (lesson 14). Gathers and reduce-scatters
-#   have only rings, in this simulation as in NCCL before [PAT](https://arxiv.org/abs/2506.20252) (2025).
+#   have only rings, in this simulation as mostly in NCCL. NCCL 2.23 (2024) brought [PAT](https://arxiv.org/abs/2506.20252), which
+#   needs few steps too, but [only for one GPU a node](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc).
 # - **HSDP**: its gathers stay on NVLink. Its third lane is an all-reduce between the nodes, of 1/{{of_the_gradient:.0f}} of the
 #   gradient. A rank stores 1/8 of everything in place of 1/1,024. Here that is {{hsdp_mb:,.0f}} MB at the peak in place of
 #   {{slow_mb:,.0f}}: most of both are activations.
@@ -471,7 +472,8 @@ dist.destroy_process_group()
 
 # %% [markdown]
 # Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole; with eight
-# the first number is an eighth of the second (the rows that are left over go to the first ranks).
+# the first number is an eighth of the second. (Where the rows do not divide, the first ranks have ⌈rows ÷ 8⌉, and the last
+# ones fewer or none.)
 #
 # ```bash
 # torchrun --nproc-per-node 8 train.py

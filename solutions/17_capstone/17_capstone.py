@@ -109,7 +109,7 @@ capstone.where(script, "step_s")
 #
 # In the table of functions, the largest times are a good start, on the CPU or on the GPU. **A repair buys at most what its place
 # costs now, its backward pass included.** Often it buys less: a wait that is gone from one line can come back at the next. So begin with the
-# waits for data (`stall_s`), which hide every other repair. Then come syncs, launches, the kernels themselves, and memory.
+# waits for data (`stall_s`): where the loader is the slowest part, they hide every other repair. Then come syncs, launches, the kernels themselves, and memory.
 #
 # Repair **one** place, then look at the board. The counter falls, but the step stays as long? Keep the repair: another limit hides it. The
 # script learns something else? Take it back. **A faster script that learns something else is not faster.** So the board compares all that a
@@ -469,7 +469,8 @@ own_script.findings(ran)
 # 4: it counts what the line costs now, less what another limit hides. The times of Python and of the loader are measured on
 # your machine. The rest is simulated.
 #
-# On a real GPU, PyTorch itself names the lines that wait. The *sync debug mode* warns at each:
+# On a real GPU, PyTorch itself names the lines that wait. The *sync debug mode* warns at most of them (not yet at waits inside
+# `torch.distributed` and `torch.sparse`):
 
 # %% experiment
 import warnings

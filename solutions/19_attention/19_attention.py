@@ -865,7 +865,8 @@ grouped = {
 you.against(experiments.of_groups(grouped), experiments.groups(grouped), evidence="live (CPU)")
 
 # %% [markdown]
-# Nothing is repeated in memory: each head of keys serves its whole group as it is. The arithmetic is the same, because every query still
+# In a fused kernel nothing is repeated in memory: each head of keys serves its whole group as it is. (*math* repeats the heads
+# itself.) The arithmetic is the same, because every query still
 # has a score with every key.
 
 # %% [markdown]
@@ -900,6 +901,6 @@ you.against(experiments.of_flex(prof, said, 1024), experiments.largest(prof, sam
 
 # %% [markdown]
 # The product makes all the scores, then the mask is applied to them. Each of the operators in the table makes an array of their size
-# (4 MiB). `sub` also makes the rule's `i - j`: in int64 that is 8 MiB. That is math again, and the block mask saved nothing. (The
-# compiled kernel for the CPU has no backward, so training with FlexAttention needs a GPU. The C++ compiler works on that kernel
-# for a while, so this lesson leaves it out.)
+# (4 MiB). `sub` also makes the rule's `i - j`: in int64 that is 8 MiB. That is math again, and the block mask saved nothing. (On
+# a CPU FlexAttention has no backward, compiled or not, so training with it needs a GPU. The C++ compiler works on the compiled
+# kernel for a while, so this lesson leaves it out.)

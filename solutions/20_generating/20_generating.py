@@ -61,7 +61,7 @@ you.against(
 # For one token **every weight is read once**, and used in two operations, one multiplication and one addition. A card can
 # do hundreds of operations in the time in which its memory delivers one number. 64 tokens at once read the same weights once, too. So
 # the 7B model takes hardly longer. Its weights take {{floor_7b:.1f}} ms to read at the bandwidth on paper; its token takes
-# {{token_7b:.1f}} ms. Kernels reach only about two thirds of that bandwidth, which is most of the difference. No faster arithmetic
+# {{token_7b:.1f}} ms. The simulated kernels reach only about two thirds of that bandwidth, which is most of the difference. No faster arithmetic
 # helps there.
 #
 # GPT-2 is small. Reading it takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels: each

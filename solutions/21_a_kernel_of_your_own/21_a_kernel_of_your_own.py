@@ -358,8 +358,8 @@ you.against(said, told, evidence=experiments.LIVE)
 #
 # <details><summary>Hint 2</summary>The results are contiguous, whatever the strides of x:
 # <code>x.new_empty(x.shape)</code> is so too. What backward needs is kept by a function
-# <code>def keep(ctx, inputs, output)</code>, given as <code>setup_context=keep</code>. PyTorch hands over the last two by name: call
-# them <code>inputs</code> and <code>output</code>, exactly. Here keep the output, and not x.</details>
+# <code>def keep(ctx, inputs, output)</code>, given as <code>setup_context=keep</code>. PyTorch hands over all three by name: call
+# them <code>ctx</code>, <code>inputs</code> and <code>output</code>, exactly. Here keep the output, and not x.</details>
 #
 # <details><summary>The idea</summary>Decorate, <code>register_fake</code> on both, then on the first
 # <code>register_autograd(lambda ctx, dy: second(dy, *ctx.saved_tensors), setup_context=…)</code> with
