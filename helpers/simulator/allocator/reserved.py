@@ -20,7 +20,8 @@ class Reserved:
     def __init__(
         self, conf: Conf, driver: Driver, stats: Stats, history: History, changed: Callable[[int], None]
     ) -> None:
-        self.conf, self.driver, self._stats, self._history, self._changed = conf, driver, stats, history, changed
+        self.conf, self.driver, self._changed = conf, driver, changed
+        self._stats, self._history = stats, history
         self.small, self.large = FreeList(True), FreeList(False)
         self.private: dict[PoolId, PrivatePool] = {}
         self.taken = 0
