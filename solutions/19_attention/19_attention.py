@@ -3,11 +3,12 @@
 #
 # ## How much of attention has to be computed?
 #
-# In attention every token looks at every other token. With n tokens that makes n² scores. Two things can be saved, and you
-# count both:
+# In attention every token looks at every other token. With n tokens that makes n² scores. Three things can be saved, and you
+# count them:
 #
-# - **Memory.** The scores need not all be in memory at once (sections 1 and 2). PyTorch has fast kernels that do this. For some
-#   calls they are silently left out (section 3).
+# - **Memory.** The scores need not all exist at once (sections 1 and 2).
+# - **Traffic.** They need not go to the GPU's memory at all, and that is what makes attention fast. PyTorch has kernels that do this. For
+#   some calls PyTorch silently does not use them (section 3).
 # - **Work.** Scores that a mask throws away need not be computed (section 4).
 #
 # *Further* has what else costs much around attention: the loss over a large vocabulary, and padding.
@@ -81,9 +82,9 @@ you.against(
 # the logarithm of the softmax's denominator: a weight is exp(score − that number).
 #
 # How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. So there are seven matrix
-# products in place of six (two in forward, four in backward, one again), which is {{more_flops:.0%}} more FLOPs.
+# products in place of six (two in forward; in backward one for each of the gradients of v, of the weights, of q and of k; and one again), which is {{more_flops:.0%}} more FLOPs.
 #
-# What is that worth on a GPU? A GPU's time goes into reading and writing the n² numbers. Look at forward alone, where both ways
+# What is that worth on a GPU? Written out, most of a GPU's time goes into reading and writing the n² numbers. Look at forward alone, where both ways
 # do the same FLOPs, on a simulated H100:
 
 # %% experiment
@@ -95,7 +96,7 @@ experiments.on_h100(ways, lengths=(1024, 4096))
 # score matrix too, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
 # Papers call this kernel *flash attention*. How can a softmax be computed without the whole row of scores?
 #
-# ## 2 · Softmax in blocks, once
+# ## 2 · Softmax in blocks, in one pass
 #
 # The softmax of a row divides exp(score) by the sum of all exp(score). PyTorch subtracts the row's maximum first:
 # exp(score − maximum). The quotient stays the same. But the maximum is known only at the end of the row.
@@ -173,8 +174,8 @@ def blockwise_attention(
     """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Without gradients.
 
     q: (…, n, d); k: (…, m, d); v: (…, m, e). All float32 or all float64; the same leading dimensions, perhaps none.
-    m is 1 or more, n may be 0. k and v may be expanded views (n is 64 or more then). Do not make them contiguous: slice
-    them. Scores may be thousands above or below 0.
+    m is 1 or more, n may be 0. k and v may be expanded views: slice them. A contiguous copy of the
+    whole does not fit the budget. Scores may be thousands above or below 0.
     block: 1 or more; it need not divide m, and may be larger. causal: query i sees keys 0 to i only; then n is m.
 
     Returns (…, n, e), of q's dtype: what F.scaled_dot_product_attention(q, k, v, is_causal=causal) gives. Do not call that.
@@ -245,6 +246,9 @@ check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype=
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# Your function saves memory, and not traffic: each block of scores still goes to the GPU's memory and back, between one operator and the
+# next. A fused kernel also takes the *queries* in blocks, so small that a block's scores stay on the chip. That is where its time is won.
+#
 # ## 3 · Which kernel did you get?
 #
 # SDPA is one function in front of several **backends**. *flash* and *efficient* are fused kernels: one kernel, no n² numbers.
@@ -279,7 +283,7 @@ you.against(
 )
 
 # %% [markdown]
-# There are three calls more than you were asked for. Where the table says *math*, the call is slow. The two columns differ, because each
+# There are three calls more than you were asked for. Where the table says *math*, the call costs what *written out* cost in section 1. The two columns differ, because each
 # backend has its own list of what it takes. A fused kernel on one machine is no promise for another. A mask that wants a gradient (as a
 # learned position bias does), dropout, and values wider than the keys get a fused kernel only on the GPU; float64 only on the CPU;
 # inputs without a batch dimension on neither.
@@ -290,8 +294,7 @@ you.against(
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
-# backends that you name. A call that would fall back then raises, and mostly warnings say why. The next cell tries four calls: one
-# runs, and of the three that raise one gets an empty list of reasons.
+# backends that you name. A call that would fall back then raises, and mostly warnings say why. The next cell tries four calls.
 
 # %% experiment
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -312,6 +315,8 @@ for name in (
             print(f"{name}: {error} {experiments.reason(said)}")
 
 # %% [markdown]
+# The mask that wants a gradient is refused without a reason. Then look into the table above.
+#
 # (The message for dropout says *both fused kernels*. Here that is the CPU's only one: on a GPU *flash* takes dropout, as the table shows.)
 #
 # ## 4 · A mask is a rule, and leaves blocks
@@ -323,8 +328,8 @@ for name in (
 # function `mask_mod`. (Its other
 # function, `score_mod`, changes a score, for example by the distance of the two positions.)
 #
-# From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. It computes
-# every score of each other block. It asks the rule only in blocks that are kept *in part*: a *whole* block has all its pairs allowed.
+# From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. Of every
+# block that is left it computes all the scores. It asks the rule only in blocks that are kept *in part*: a *whole* block has all its pairs allowed.
 #
 # 1,024 tokens, blocks of 128 × 128, three rules: causal; causal and only the last 256 keys, the query's own among them (a
 # *sliding window*); and four documents of
@@ -362,7 +367,9 @@ def documents(b, h, i, j):
 rules = {"causal": causal, "sliding window of 256": window, "four documents": documents}
 masks = {
     # None, None: one mask for all batches and all heads
-    name: create_block_mask(rule, None, None, 1024, 1024, device="cpu", BLOCK_SIZE=128)
+    name: create_block_mask(
+        rule, None, None, 1024, 1024, device="cpu", BLOCK_SIZE=128
+    )  # where q, k and v are
     for name, rule in rules.items()
 }
 you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evidence="arithmetic")
@@ -371,8 +378,10 @@ you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evide
 # Causal leaves a little more than half, because every score of a block on the diagonal is computed. A window leaves a band: with
 # n it grows like n, and not like n². Documents leave their own triangles.
 #
-# Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. Move the explorer:
-# rules with short runs, such as many documents, gain most from smaller blocks.
+# Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. Which rule gains most
+# when blocks of 16 become blocks of 4? Try.
+#
+# <details><summary>Answer</summary>A rule with short runs, such as many documents.</details>
 
 # %% experiment
 from helpers.lessons.attention.explorer import mask_explorer
@@ -389,7 +398,8 @@ mask_explorer("documents", block=8, documents=5)
 # flex_attention(q, k, v, block_mask=masks["causal"])  # q, k and v of 1,024 tokens, as the mask is
 # ```
 #
-# And build the block mask **once** for many layers and steps. `create_block_mask` asks the rule for all n² pairs at once, so for a moment n² answers are in
+# And build the block mask **once** for all layers. Causal or a window is the same in all steps, too; documents need a new one for each
+# batch. `create_block_mask` asks the rule for all n² pairs at once, so for a moment n² answers are in
 # memory. The next exercise needs less.
 
 # %% [markdown]
@@ -491,9 +501,10 @@ board
 # In float32 the step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only
 # {{script_context}} tokens.
 # In bfloat16 (the line above the table) it is {{half_faster:.2f}} times as fast: SDPA takes *flash* there, where float32 gets *efficient*,
-# and the products are quicker, so what reads and writes the scores is a larger part of the step. The table's label says how far off a whole simulated step may be. Both steps share most of their
-# kernels, and so most of that error. How much of it the ratios keep is not measured: read them as *a little faster*, and *more so in
-# bfloat16*. The last row is your CPU, timed live: it varies, and says nothing about a GPU. When the context doubles, what grows with n² becomes four times as large, and the rest twice.
+# and the products are quicker, so what reads and writes the scores is a larger part of the step. (The old lines also build a mask in each call, which is part of the
+# difference.) The table's label says how far off a whole simulated step may be. We did not measure how far off the ratio of two such steps
+# is: read them as *a little faster*, and *more so in bfloat16*. The last row is your CPU, timed live: it varies, and says nothing about a GPU. When the context doubles, what grows with n² becomes
+# four times as large, the other activations twice, and weights and optimizer stay as they are.
 #
 # Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
 # nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.
@@ -521,7 +532,7 @@ for need_weights in (True, False):
     for event in prof.key_averages(group_by_input_shape=True):
         if any(
             part in event.key
-            for part in ("product_flash", "efficient", "cudnn_attention", "_math", "_softmax")
+            for part in ("product_flash", "efficient", "cudnn_attention", "_math", "::_softmax")
         ):
             print(f"need_weights={need_weights}: {event.key} × {event.count}, {event.input_shapes[0]}")
 
@@ -530,8 +541,8 @@ for need_weights in (True, False):
 # uses them: a softmax over (…, 128, 128) stands in the list. What to try:
 #
 # 1. A softmax over (…, n, n) in the list: is SDPA called at all? Here it is not. Then call it: `need_weights=False`, or SDPA in
-#    place of a formula written out. If it is called, put `sdpa_kernel([…])` around the forward pass, with all fused backends in the
-#    list and without `MATH`, and read the warnings.
+#    place of a formula written out. If it is called, put `sdpa_kernel([…])` around the forward pass, with `FLASH_ATTENTION`,
+#    `EFFICIENT_ATTENTION` and `CUDNN_ATTENTION` in the list and without `MATH`, and read the warnings.
 # 2. A mask that is a rule: `is_causal=True` where it is that, else FlexAttention, compiled.
 # 3. Much padding: sort by length, or pack documents into one row (*Further*).
 # 4. A vocabulary many times as wide as the model: the loss in chunks (*Further*).
@@ -559,7 +570,7 @@ lesson.verdicts(
 # | Backward computes the scores again: more FLOPs, fewer bytes. | – |
 # | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
 # | Causal is half of the work, and a window is a band. | Blocks on an edge are computed to the last score. |
-# | A mask is a rule; a block mask is built once. | FlexAttention has to be compiled (*Further*). |
+# | A mask is a rule; a block mask is built once for all layers. | FlexAttention has to be compiled (*Further*). |
 #
 # **Read on**: T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135) (2022); M. Milakov and N. Gimelshein, [Online
 # normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on
@@ -589,7 +600,7 @@ you = lesson.predict(
     {"at once: logits at the peak": ..., "in chunks of 64: peak": ...},
     choices={
         "at once: logits at the peak": ["1 ×", "2 ×", "3 ×"],
-        "in chunks of 64: peak": ["a half", "a quarter", "less than a quarter"],
+        "in chunks of 64: peak": ["a half of that", "a quarter", "less than a quarter"],
     },
 )
 
@@ -612,8 +623,8 @@ you.against(experiments.of_losses(losses), experiments.loss_costs(losses), evide
 
 # %% [markdown]
 # At once there are three arrays of the logits' size at the same time: their log-softmax, which is kept, its gradient, and that of the
-# logits. In chunks there are the same three, but for 64 tokens only, and the gradient of the weight. More tokens make neither
-# larger.
+# logits. In chunks there are the same three, but for 64 tokens only, and the gradient of the weight. None of these
+# grows with the number of tokens.
 #
 # The loop of that cell calls `backward()` itself, so it cannot stand inside a model. A function with its own backward can:
 # it makes the gradients in *forward*, chunk by chunk, and keeps them. A loss is one number, so what comes in is one number too, and
@@ -866,7 +877,7 @@ you.against(experiments.of_groups(grouped), experiments.groups(grouped), evidenc
 
 # %% [markdown]
 # In a fused kernel nothing is repeated in memory: each head of keys serves its whole group as it is. (*math* repeats the heads
-# itself.) The arithmetic is the same, because every query still
+# itself. On a GPU, PyTorch's documentation lists only *flash* and *math* for `enable_gqa`: in float32, or with a mask, ask with `sdpa_kernel` first.) The arithmetic is the same, because every query still
 # has a score with every key.
 
 # %% [markdown]

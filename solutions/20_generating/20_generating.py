@@ -25,14 +25,14 @@ torch.set_num_threads(1)
 lesson.start("20_generating", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
 
 # %% [markdown]
-# ## 1 · One token reads all weights
+# ## 1 · One token
 #
 # Generating has two phases. **Prefill** reads the prompt: all its tokens go through the model at once. **Decoding** then makes
 # one token after the other: each one has to be known before the next can begin.
 #
 # Two models are tried on a simulated H100, in bfloat16: GPT-2 with 124 million weights, and a model of the same kind with as
-# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). 64 tokens of one sequence go
-# through the model at once. How many times as long as for one token does this take? (As in prefill. The last one stands at the 1,024th place.) And what is the
+# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). Now 64 tokens of one sequence go
+# through the model at once, as in prefill, up to the 1,024th place. How many times as long as one token does this take? And what is the
 # 7B model's token limited by?
 
 # %% experiment
@@ -61,11 +61,11 @@ you.against(
 # For one token **every weight is read once**, and used in two operations, one multiplication and one addition. A card can
 # do hundreds of operations in the time in which its memory delivers one number. 64 tokens at once read the same weights once, too. So
 # the 7B model takes hardly longer. Its weights take {{floor_7b:.1f}} ms to read at the bandwidth on paper; its token takes
-# {{token_7b:.1f}} ms. The simulated kernels reach only about two thirds of that bandwidth, which is most of the difference. No faster arithmetic
+# {{token_7b:.1f}} ms. In this simulation kernels reach about two thirds of that bandwidth, which is most of the difference. No faster arithmetic
 # helps there.
 #
-# GPT-2 is small. Reading it takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels: each
-# does so little that it takes the least time which any kernel takes, with one token or with 64. If the CPU launches them one by one, the
+# GPT-2 is small. Reading it takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels: nearly
+# each does so little that it takes the least time which any kernel takes, with one token or with 64. If the CPU launches them one by one, the
 # launches are the limit, and a graph removes them.
 #
 # So a token has **four limits**, and the largest one counts:
@@ -82,7 +82,8 @@ experiments.by_batch(by_batch, title="GPT-2: a step by the number of sequences")
 
 # %% [markdown]
 # 64 sequences take {{batch_times:.1f}} times as long as one, and not 64 times. That is more than the 64 tokens of *one* sequence took:
-# they share one cache, and here there are 64. So in the end the time does grow. That is the next section.
+# they share one cache, and here there are 64. So with many sequences
+# the time does grow, by their caches. What to keep in them is the next section.
 #
 # ## 2 · What to keep
 #
@@ -103,14 +104,14 @@ experiments.by_batch(by_batch, title="GPT-2: a step by the number of sequences")
 # y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 # ```
 #
-# The 1,024th token of GPT-2 is made, and its kernels are launched one by one. With one sequence, is a static cache faster than no cache? And
-# which way is fastest with 64? Then six tokens are made one by one under `torch.compile`: with which cache does it make fewer graphs?
+# The 1,024th token of GPT-2 is made, and its kernels are launched one by one. With one sequence, is a static cache faster than no cache? (*About as fast*: less
+# than a third apart, which is within the simulation's error.) And which way is fastest with 64? Then six tokens are made one by one under `torch.compile`: with which cache does it make fewer graphs?
 
 # %% experiment
 you = lesson.predict(
     {"1 sequence: a static cache is": ..., "64 sequences": ..., "fewer graphs": ...},
     choices={
-        "1 sequence: a static cache is": ["faster", "not faster"],
+        "1 sequence: a static cache is": ["faster", "about as fast", "slower"],
         "64 sequences": ["no cache", "growing", "static"],
         "fewer graphs": ["growing", "static", "as many"],
     },
@@ -133,10 +134,10 @@ you.against(
 )
 
 # %% [markdown]
-# **One sequence.** The surprise: launched one by one, the way *no cache* is not slower. (The order is within the simulation's error.)
-# Computing 1,024 tokens of a small model anew costs about as much as launching a cache's extra operators: in each layer a static cache
-# adds two writes, and three operators with which SDPA turns the mask's bools into numbers. With the 7B model it does not: there the way
-# *no cache* takes {{without_7b:.1f}} ms, and a static cache {{static_7b:.1f}} ms. On the CPU, where arithmetic costs, the way *no cache* takes
+# **One sequence.** The surprise: with launches one by one, a cache gains a small model nothing.
+# Computing 1,024 tokens of it anew costs about as much as launching a cache's extra operators: in each layer a static cache
+# adds two writes, and three operators with which SDPA turns the mask's bools into numbers. (A mask of numbers, made once a step, would save
+# these three.) For the 7B model computing costs far more: {{without_7b:.1f}} ms without a cache, {{static_7b:.1f}} ms with a static one. On the CPU, where arithmetic costs, the way *no cache* takes
 # by far the longest, and the other two hardly differ.
 #
 # **64 sequences.** The way *no cache* computes everything again. The growing cache moves {{cat_gib:.1f}} GiB for each token, only to
@@ -176,6 +177,8 @@ class StaticCache:
     k, v: (batch, heads, n, features), of the cache's dtype. The caller may write over them afterwards.
     keys, values: (batch, heads, length, features), in each call the same memory. A place that nobody has written holds
     finite numbers (the model masks it).
+
+    The test calls it under torch.no_grad(), as one generates.
 
     Budget of each add(): 0 new storages, 0 waits. On the simulated GPU: the bytes of reading k, v and places once, and of
     writing k and v once, times 1.25.
@@ -225,14 +228,18 @@ check_StaticCache(
 #   for the card, for each token (lesson 03).
 # - **stays** leaves the tokens and their places on the card.
 #
-# Each makes 8 tokens of GPT-2, once with kernels launched one by one, and once with a step that is one CUDA graph. Take a token of
-# *asks*, launched one by one. How many times as long does it take as a token of *stays*, launched one by one? And as a token of *stays*
-# with a graph?
+# Each makes 8 tokens of GPT-2, once with kernels launched one by one, and once with a step that is one CUDA graph. How many times as long
+# does a token of *asks* take as a token of *stays*: when both launch one by one, and when both have a graph? And what does all of it together buy, from
+# *asks* one by one to *stays* with a graph?
 
 # %% experiment
 you = lesson.predict(
-    {"asks, one by one ÷ stays, one by one": ..., "asks, one by one ÷ stays, one graph": ...},
-    choices=[1, 1.5, 2.5, 5],
+    {
+        "asks, one by one ÷ stays, one by one": ...,
+        "asks, one graph ÷ stays, one graph": ...,
+        "asks, one by one ÷ stays, one graph": ...,
+    },
+    choices=[1, 1.1, 1.5, 2.5],
 )
 
 
@@ -258,21 +265,23 @@ loops = {
     "stays, one graph": experiments.loop_cost(stays, 8, graph=True),
 }
 lesson.keep(wait_share=loops["asks, one graph"].seconds / loops["stays, one graph"].seconds - 1)
-ratios = {name: loops["asks, one by one"].seconds / loops[name.split(" ÷ ")[1]].seconds for name in you}
+ratios = {
+    name: loops[slow].seconds / loops[fast].seconds for name in you for slow, fast in [name.split(" ÷ ")]
+}
 you.against_ratios(ratios, experiments.loops(loops), evidence="simulated (H100)", what="times as long")
 
 # %% [markdown]
 # Without a graph the CPU is the limit, and then **a wait costs next to nothing**: the card has nothing to do in any case. The
 # wait matters when the launches are gone. Look at the two rows with one graph: the waits make a token {{wait_share:.0%}} longer, because
-# the CPU cannot put the next token into the queue while this one is made. The graph itself needs the other two things of this
-# lesson: one shape, and places that are on the card. On a real A100,
+# the CPU cannot put the next token into the queue while this one is made. The graph itself needs two things besides: one shape, and places that
+# are on the card. On a real A100,
 # [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 25.5 to 107.0 tokens a second with Llama-2 7B by a
 # static cache and a compiled step (Team PyTorch, 2023). Here the 7B model would gain nothing: the simulated CPU launches its
 # {{launches_7b}} kernels while they run (section 1). Theirs was far slower. Measure yours first. (Sampling a token, in place of the likeliest
 # one, need not wait either: *Further*.)
 #
-# One question remains: when is the text at its end? To know it, somebody has to ask. Ask once every few steps, and throw
-# away the few tokens that were too many.
+# One question remains: when is the text at its end? To know it, somebody has to ask. Ask once every few steps. What
+# a row makes after its end is replaced by the token *end*.
 
 # %% [markdown]
 # **Exercise 20.2 — a loop that hardly ever asks** (★★, 10 min)
@@ -305,8 +314,8 @@ def generate(step, tokens: torch.Tensor, place: int, most: int, end: int, every:
     in between, the loop looks whether all rows have ended, and stops if so. It stops after `most` steps in any case.
     made: the number of steps.
 
-    Budget: no more steps than these; one wait for each full `every` steps; before the first step at most 2 waits and 2
-    copies from the host more.
+    Budget: no more steps than these; one wait for each full `every` steps. Besides, before the first step, at most 2
+    waits and 2 copies from the host.
     """
     ### BEGIN SOLUTION
     places = torch.full((1,), place, device=tokens.device)
@@ -327,8 +336,11 @@ def generate(step, tokens: torch.Tensor, place: int, most: int, end: int, every:
 from helpers.lessons.generating.exercises import Texts, check_generate
 
 check_generate(
+    # each row: the tokens that the model would make
     Texts(((3, 1, 2, 4, 5),), most=5, end=0, every=8),  # never ends, and nobody has to ask
-    Texts(((3, 1, 2, 0, 5, 5), (4, 0, 1, 1, 1, 1)), most=6, end=0, every=2),
+    Texts(
+        ((3, 1, 2, 0, 5, 5), (4, 0, 1, 1, 1, 1)), most=6, end=0, every=2
+    ),  # both have ended after four steps
 )
 
 # %% hidden="generate" points=3
@@ -382,9 +394,9 @@ you.against(
 )
 
 # %% [markdown]
-# Grey up to the last request's end is paid for and empty. (The pictures: 4 slots, 16 requests.) A static batch lasts as long as its longest request. The same requests take
-# {{batching_gain:.1f}} times as many steps, and a step costs the same, whether its slots are full or not: it reads the
-# same weights. (What is left out here: a new request's prefill delays the others.)
+# In the pictures (4 slots, 16 requests) the grey slots are paid for and empty. A static batch lasts as long as its longest request. The
+# same requests take {{batching_gain:.1f}} times as many steps. A step costs the same, whether its slots are full or not: the graph has one
+# shape, so empty slots are computed too. (What is left out here: a new request's prefill delays the others.)
 #
 # **Move it.** (1) Try other lengths, with both policies. Is static batching ever faster? (2) With how many slots are the two alike?
 #
@@ -400,12 +412,15 @@ batching.batching_explorer("static", slots=6, requests=12)
 # (Cade Daniel and others, Anyscale, 2023). That compares whole systems: continuous batching, and memory that
 # is handed out in blocks, so that more sequences fit.
 #
+# Each slot now stands at a place of its own. So `places` gets a number a row, (batch, 1), and so does the mask. The shape is still one,
+# and one graph is still enough. (The `generate` of 20.2 is simpler: all its rows stand at one place, so its prompts have one length.)
+#
 # What limits the number of sequences is **memory**: each one needs places in the cache. A careful server lets a request in only if
 # all places that it may ever need are free. vLLM is bolder. It lets in more, and when the cache is full, it stops a request and computes
 # its keys and values again later ([preemption](https://docs.vllm.ai/en/stable/configuration/optimization/)). You write the careful one.
 
 # %% [markdown]
-# **Exercise 20.3 — a scheduler** (★★, 9 min)
+# **Exercise 20.3 — a scheduler** (★, 9 min)
 #
 # Decide before each step who takes part. Nobody knows how long an answer gets: a request says how many tokens it makes *at
 # most*, and that room is kept for it until it ends.
@@ -500,7 +515,7 @@ check_refused(check.case(2, 10, 5, 6), check.case(2, 10, 5, 5), check.case(1, 3,
 def with_cache(model, n):
     place, token, said = torch.zeros(1, dtype=torch.int64), torch.tensor([[84]]), []  # byte 84 is "T"
     for block in model.blocks:
-        cache = decoding.Fixed((1, 4, 64, 32))  # as your StaticCache: batch, heads, length, features
+        cache = decoding.Fixed((1, 4, 64, 32))  # or your own: StaticCache(1, 4, 64, 32)
         block.attention = lambda q, k, v, cache=cache: F.scaled_dot_product_attention(
             q, *cache.add(place, k, v), attn_mask=torch.arange(64) <= place[:, None]
         )
@@ -564,7 +579,7 @@ print(f"one pass reads {weights:,} bytes of weights")
 #
 # - Many `aten::_local_scalar_dense` (or `cudaStreamSynchronize`): tokens are asked for one by one. Keep them on the card.
 # - `aten::cat` in each layer: the cache grows. Hugging Face's `generate` takes `cache_implementation="static"`.
-# - Gaps between kernels: the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`.
+# - Gaps between kernels (`seen.export_chrome_trace("trace.json")` shows them, lesson 03): the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`.
 # - No gaps, and kernels of a few µs each: too many small kernels. Compile.
 # - No gaps, and long kernels: bytes are the limit. A larger batch, or fewer bits a weight.
 #
@@ -579,7 +594,7 @@ from helpers.lessons.generating import claims
 lesson.verdicts(
     claims.on_trial(),
     evidence="simulated (A100) · live (CPU) · arithmetic",
-    shown=("20-bandwidth", "20-static-cache", "20-exact"),  # the others are asked in *Further*
+    shown=("20-bandwidth", "20-static-cache", "20-no-sync"),  # the others belong to *Further*
 )
 
 # %% [markdown]
@@ -587,7 +602,7 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | One sequence: a token takes as long as reading the weights. | Small models: launches, or the least time of a kernel. |
+# | One sequence: a token takes at least as long as reading the weights, often half as long again. | Small models: launches, or the least time of a kernel. |
 # | More sequences in a batch cost little. | When their caches are as many bytes as the weights. |
 # | A static cache copies only what is new, and has one shape. | It reads empty places too; long room, short texts. |
 # | Do not ask for each token. | While the CPU is the limit, a wait costs next to nothing. |
@@ -628,7 +643,16 @@ for a in (0.6, 0.8, 0.9):
     print(f"a = {a}, k = 1 to 8: {rounds} tokens a round")
 
 # %% [markdown]
-# More guesses help while most of them pass. The draft's k calls are paid for in any case.
+# More guesses help while most of them pass. The draft's k calls are paid for in any case. Say that a call of the draft takes a tenth of
+# the large model's pass. Then a round takes 1 + k/10 passes, and the best k is where tokens a pass are most:
+
+# %% experiment
+for a in (0.6, 0.8, 0.9):
+    a_pass = {k: sum(a**i for i in range(k + 1)) / (1 + k / 10) for k in range(1, 9)}
+    best = max(a_pass, key=lambda k: a_pass[k])
+    print(f"a = {a}: k = {best} is best, {a_pass[best]:.2f} tokens in the time of one pass")
+
+# %% [markdown]
 #
 # **Exercise 20.4 — speculative sampling** (★★★, 20 min)
 #

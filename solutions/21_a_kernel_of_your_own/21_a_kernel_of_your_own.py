@@ -46,6 +46,8 @@ lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100
 #
 # - [`tl.load(addresses, mask=…, other=…)`](https://triton-lang.org/main/python-api/generated/triton.language.load.html)
 #   brings a block from memory. Where the **mask** is false nothing is read, and the block holds `other`.
+#   Without `other` it may hold anything there: the interpreter puts 0, a GPU promises nothing. That is harmless where the store is masked
+#   too, and wrong in a sum.
 # - [`tl.store(addresses, values, mask=…)`](https://triton-lang.org/main/python-api/generated/triton.language.store.html)
 #   writes a block. Where the mask is false nothing is written.
 # - What stands between is arithmetic on blocks. A place in a block is called a **lane**.
@@ -77,7 +79,7 @@ def add(x, y, kernel=add_kernel, BLOCK=32):
 
 # %% [markdown]
 # x and y have 100 elements each, and a block has 32. How many programs does it take? How many elements of x do they load, and
-# how many lanes of that load does the mask switch off, in all programs together? And what happens without the mask here, where the course checks each address?
+# how many lanes of that load does the mask switch off, in all programs together? And what happens here without the mask?
 
 # %% experiment
 you = lesson.predict(
@@ -110,8 +112,8 @@ you.against(
 # Each program handles a whole block, so the last one hangs over the end. The mask cuts off what hangs over.
 #
 # Here the course looks at each address. A load or store outside of the memory of the tensors that the kernel was given raises
-# `OutOfBounds`. For a view this is the memory of its whole storage: who leaves the view and stays in its storage reads a neighbour, and
-# nothing is raised. **A GPU does not look.** There such a load brings whatever lies behind the tensor, and such a store overwrites it, often without an
+# `OutOfBounds`. For a view this is the memory of its whole storage: a kernel that leaves the view, but stays in its storage, reads a
+# neighbour's number, and nothing is raised. **A GPU does not look.** There such a load brings whatever lies behind the tensor, and such a store overwrites it, often without an
 # error. So write the mask first.
 #
 # The kernel takes for granted that elements lie side by side. Another layout (lesson 01) needs its strides: element `[i, j]`
@@ -169,7 +171,7 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # much. This is what fusion saves, and **the compiler does it for you**: Inductor writes {{written}} for the five operators, one loop
 # over the rows with loops inside it, and stores no whole `z` and no whole `powers`. So first look for an operator, then compile, and write a kernel
 # only where both leave something. Inductor fuses what you wrote. It knows another algorithm for a few patterns only, such as plain
-# attention. A variant that it does not know stays as you wrote it. By hand you can
+# attention and the maximum and sum of a softmax. A variant that it does not know stays as you wrote it. By hand you can
 #
 # - change the **algorithm** where no pattern fits: attention in blocks, with a running maximum, never writes the scores (*Further* has its core);
 # - hold a **long row** on the chip. On a GPU Inductor holds rows of up to 1,024 numbers ([its
@@ -183,16 +185,15 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # **Exercise 21.1 — softmax, read once** (★★, 15 min)
 #
 # Write a softmax over the rows of a matrix, by a kernel alone. The test hands you an x whose numbers **only kernels can
-# read**: an operator of PyTorch finds NaN in it. `torch.empty` for the result is fine. In a kernel everything in `tl` is allowed. The
+# read**: an operator of PyTorch finds NaN in it. `torch.empty` for the result is fine. In a kernel everything in `tl` is allowed. You need
+# `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`. The
 # test refuses in it what Triton's compiler does not know: lists, NumPy, names from outside.
 #
 # <details><summary>Hint 1</summary>One program for each row. The block is the smallest power of two that holds a row:
 # <code>triton.next_power_of_2(columns)</code>. The masked lanes take part in the maximum and in the sum: which
 # <code>other</code> changes neither?</details>
 #
-# <details><summary>Hint 2</summary><code>tl.max(block, 0)</code> and <code>tl.sum(block, 0)</code> reduce a block.
-# <code>block.to(tl.float32)</code> converts one; <code>tl.exp</code> wants it so. <code>tl.store</code> converts to the type
-# of the pointer. Subtract the maximum before <code>tl.exp</code>, or large numbers overflow.</details>
+# <details><summary>Hint 2</summary><code>tl.store</code> converts to the type of the pointer. Subtract the maximum before <code>tl.exp</code>, or large numbers overflow.</details>
 #
 # <details><summary>The idea</summary>Load <code>x + row * row_step + at * column_step</code> with
 # <code>other=-float("inf")</code>, subtract the maximum, <code>exp</code>, divide by the sum, store at
@@ -263,7 +264,7 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 #
 # (On a GPU, Dynamo knows `@triton.jit` kernels without schema and fake; the gradient you still have to give. It does not know the interpreter, nor kernels of other languages.)
 #
-# `add` from section 1 in four forms, under `torch.compile(fullgraph=True)`. Which label does each form miss, if any? *An error at
+# `add` from section 1 in four forms, under `torch.compile(fullgraph=True)`. What does each form give? *An error at
 # capture* is one inside the function, before any label is asked for.
 
 # %% experiment
@@ -290,16 +291,24 @@ def made(name, fake):
 
 
 bare, faked = made("lesson21::add_bare", fake=False), made("lesson21::add", fake=True)
-forms = {"add, as it is": add, "an operator": bare, "an operator with a fake": faked}
-forms = {name: experiments.compiled(name, lambda x, y: form(x * 2, y), x, y) for name, form in forms.items()}
-trained = x.clone().requires_grad_()
-last = experiments.compiled("with a gradient", lambda x, y: faked(x * 2, y), trained, y)
-forms |= {"… and x wants a gradient": last}
 taught = made("lesson21::taught", fake=True)
 taught.register_autograd(lambda ctx, grad: (grad, grad))  # of x + y: what comes in, for both
-after = experiments.compiled("with a registered gradient", lambda x, y: taught(x * 2, y), trained, y)
-shown = experiments.said(forms | {"… and it is registered": after})
-you.against(experiments.kinds(forms), shown, evidence=experiments.LIVE)
+trained = x.clone().requires_grad_()
+
+used = {  # each: which function, and on which x
+    "add, as it is": (add, x),
+    "an operator": (bare, x),
+    "an operator with a fake": (faked, x),
+    "… and x wants a gradient": (faked, trained),
+    "… and it is registered": (taught, trained),
+}
+forms = {
+    name: experiments.compiled(name, lambda x, y: form(x * 2, y), given, y)
+    for name, (form, given) in used.items()
+}
+kinds = experiments.kinds(forms)
+you.against({name: kinds[name] for name in you}, experiments.said(forms), evidence=experiments.LIVE)
+print(experiments.wants_gradient(lambda: add(trained, y)))
 
 # %% [markdown]
 # The last column is what you will meet at work. Only the operator with a fake is in one graph with the rest, and where a gradient is
@@ -307,12 +316,12 @@ you.against(experiments.kinds(forms), shown, evidence=experiments.LIVE)
 # `ctx.save_for_backward(output)`, say.
 #
 # `add` as it is cannot be captured: `torch.compile` traces into Triton's interpreter, and stops with an error, here with `fullgraph=True`
-# and without. **Called plainly `add` gives no error, and a result without a gradient.** That is worse.
+# and without. **Called plainly `add` gives no error, and a result without a gradient** (the last line). That is worse.
 #
 # [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on your inputs and
 # compares it with its labels, by four tests: the schema (is an input changed that it does not name?), the registration of the gradient,
 # the fake against the real result, and tracing (`aot dispatch dynamic`). Here is a sigmoid that takes any strides, and always gives a
-# contiguous result. Its fake is `torch.empty_like`. For which of two matrices does the fake say what comes out?
+# contiguous result. Its fake is `torch.empty_like`. For which of the two matrices does the fake foretell the right strides?
 
 # %% experiment
 you = lesson.predict(
@@ -350,7 +359,7 @@ you.against(said, told, evidence=experiments.LIVE)
 #
 # `forward(x)` and `backward(dy, y)` launch a kernel each: a sigmoid, and the gradient of x from that of y and from y. The test
 # hands you both. Make them an operator that trains, plain and compiled. Give both functions the tensors unchanged (no `.contiguous()`). In
-# backward call the second operator as the Python function that `custom_op` returned.
+# backward call the second operator as the Python function that `custom_op` returned, and not through `torch.ops`.
 #
 # <details><summary>Hint 1</summary>Two operators: <code>custom_op(name, mutates_args=())</code> and one more for
 # <code>backward</code>, under another name such as <code>name + "_backward"</code>. The functions that they are made from need type hints
@@ -415,7 +424,12 @@ check_operator(Used(3, 5, layout="columns"), Used(2, 7, "float16", "sliced", twi
 # ## The running example
 #
 # The script of lesson 00 writes GELU out by its formula; since lesson 02 it calls `F.gelu`. What would a kernel of your own buy there? A launch has to read x and
-# write the result, and no less. So count first what the script moves, on the simulated card:
+# write the result, and no less. So count first what each way moves, on the simulated card. The formula is
+# `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`, an operator for each sign. How many times as many bytes as a kernel that reads once
+# does it move? And `F.gelu`?
+
+# %% experiment
+you = lesson.predict({"the script's formula": ..., "F.gelu": ...}, choices=["1 ×", "3 ×", "9 ×", "27 ×"])
 
 # %% experiment
 from helpers.running_example import plain as plain_script
@@ -430,12 +444,18 @@ lesson.keep(
     gelu_kernels=gelu["the script's formula"].kernels,
     gelu_times=gelu["the script's formula"].bytes / gelu["F.gelu"].bytes,
 )
-experiments.ways(gelu, wide[0] * wide[1], first="GELU")
+once = gelu["one kernel that reads once"].bytes
+you.against(
+    {name: f"{gelu[name].bytes / once:.0f} ×" for name in you},
+    experiments.ways(gelu, wide[0] * wide[1], first="GELU"),
+    evidence="simulated (H100)",
+)
 
 # %% [markdown]
 # The formula launches {{gelu_kernels}} kernels and moves {{gelu_times:.0f}} times as much as need be. A kernel of your own
 # would end that. But `F.gelu` ends it too, and it is there. Forward, it reads x once and writes the result once, and **no kernel
-# for GELU alone can do with less than that**. (Only the product before it could, by applying GELU before it stores.) So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator,
+# for GELU alone can do with less than that**. (Only the kernel of the matrix product before it could do better, if
+# it applied GELU before it stored its result.) So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator,
 # the compiler, a kernel.
 #
 # ## Your own script
@@ -473,8 +493,8 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
 # %% [markdown]
 # Look first at element-wise operators and reductions with large inputs. An operator that calls another (linear, addmm) is
 # listed twice. Here the optimizer leads (`addcdiv_`, `addcmul_` and `lerp_` are steps of AdamW), and there is an operator for it: `torch.optim.AdamW(…, fused=True)`. (On a GPU you do not find the optimizer in
-# this list: its `_foreach_` and `_fused_` operators take lists of tensors, whose shapes are not recorded. Count them as passes over all
-# parameters. Under `torch.compile`, look at what is left outside of the generated kernels.) Then, in this order: is there one operator for the row of them (`F.rms_norm`,
+# this list: its `_foreach_` and `_fused_` operators take lists of tensors, whose shapes `input_shapes` does not show. Count them as passes over all
+# parameters. Under `torch.compile`, generated kernels begin with `triton_` or `cpp_fused`: look at what else is in the list.) Then, in this order: is there one operator for the row of them (`F.rms_norm`,
 # `F.scaled_dot_product_attention`, `F.cross_entropy`)? Does `torch.compile` join them? If not, write the kernel, count
 # its loads by hand, check its results in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all your kernels
 # there), and then time it on the GPU.
@@ -487,8 +507,9 @@ from helpers.lessons.a_kernel_of_your_own import claims
 lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · arithmetic")
 
 # %% [markdown]
-# The first source counts as the simulated card does. In the second a product is computed in tiles (*Further*), and each tile needs a
-# row and a column of blocks. The order of programs changes nothing in what they *load*. It changes how much of it is still in the cache.
+# The first source counts as the simulated card does. In the second a product is computed by 9 programs, a block of
+# the result each. Each needs 9 blocks of a and 9 of b: 9 × 18 = 162 loads. *Different* blocks are 9 + 81 = 90 row by row, and 27 + 27 = 54 in
+# groups of three rows. The order of programs changes nothing in what they *load*. It changes how much of it is still in the cache.
 #
 # ## Recap
 #
@@ -499,7 +520,7 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · a
 # | A mask at each load and store, `other` neutral for what follows. | Sides that are multiples of the block. Then a mask costs little, and is still right. |
 # | Sums in float32. | Integers; sums of a few numbers. |
 # | A custom operator for kernel and backward, a fake for each, opcheck. | On a GPU the compiler sees `@triton.jit` kernels itself, and [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) leaves them visible. |
-# | The interpreter says whether a kernel computes the right thing, the course's counters what it moves. | They say nothing about time, registers, or what happens when programs run at once. (`row * row_step` has 32 bits, here too: past 2³¹ write `row.to(tl.int64)`. Small tests do not reach it.) |
+# | The interpreter says whether a kernel computes the right thing, the course's counters what it moves. | They say nothing about time, registers, a masked lane without `other`, or what happens when programs run at once. (`row * row_step` has 32 bits, here too: past 2³¹ write `row.to(tl.int64)`. Small tests do not reach it.) |
 #
 # **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
 # [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for
@@ -584,7 +605,8 @@ traffic_explorer()
 # %% [markdown]
 # ### A product in tiles (25 min)
 #
-# The section before has the formula. How large must a tile be? A large product, with the tiles that a GPU uses:
+# The section before has the formula. A large product has to do some 300 operations for each byte that it moves, or the H100's Tensor Cores
+# wait for its memory (989 TFLOP/s, 3.35 TB/s). How large must a tile be? A large product, with the tiles that a GPU uses:
 
 # %% experiment
 tiles = (16, 32, 64, 128, 256)
@@ -829,7 +851,7 @@ def rms_norm_backward(
     """(dx, dweight) from dy, the gradient of y, and from what forward got and gave. dy: as x, with strides of its own.
 
     Returns dx (rows, columns), contiguous, x's dtype, and dweight (columns,) float32. Computed in float32.
-    Budget: 4 · rows · columns + rows elements loaded, 2 · rows · columns + columns stored; an atomic addition is one of both.
+    Budget: 4 · rows · columns + rows elements loaded, 2 · rows · columns + columns stored; an atomic addition counts as one load and one store.
     """
     ### BEGIN SOLUTION
     rows, columns = x.shape

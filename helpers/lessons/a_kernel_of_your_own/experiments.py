@@ -247,6 +247,16 @@ def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
     return message
 
 
+def wants_gradient(run: Callable[[], Tensor]) -> str:
+    """Whether what a plain call gives has a way back to its inputs; kept where Triton is not installed."""
+    name = "add, called plainly"
+    if not kernels.available():
+        return str(json.loads(_KEPT.read_text(encoding="utf-8"))[name])
+    said = f"{name}: no error, and requires_grad is {run().requires_grad}"
+    _keep(name, said)
+    return said
+
+
 def kinds(messages: Mapping[str, str]) -> dict[str, str]:
     """form → what the compiler made of it, or which label its message misses."""
     return {

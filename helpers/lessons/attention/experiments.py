@@ -264,7 +264,7 @@ def of_losses(losses: Mapping[str, Counts]) -> dict[str, str]:
         if share < 0.23
         else "a quarter"
         if share < 0.37
-        else "a half",
+        else "a half of that",
     }
 
 
