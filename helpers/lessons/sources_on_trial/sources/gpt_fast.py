@@ -28,11 +28,11 @@ def fewer_bits() -> Outcome:
 
 
 CLAIMS = (
-    kept("Step 1", "Reducing CPU overhead through torch.compile and a static kv-cache (107.0 tok/s) … All of a sudden, our performance improves by more than 4x!", "torch.compile and a static cache reduce the CPU's overhead: 25.5 tokens a second before, 107.0 after, more than 4 times as many", "20-static-cache"),
-    kept("generate.py", "Does multinomial sampling without a cuda synchronization", "gpt-fast's own draw does multinomial sampling without a CUDA synchronization", "20-no-sync"),
-    kept("Step 2", "Putting this all together, we get 72% MBU! … we’re clearly bottlenecked on just loading our weights from memory", "loading the weights from memory is the limit: 107 tokens a second are 72 % of an A100's bandwidth", "20-bandwidth"),
+    kept("Step 1", "Reducing CPU overhead through torch.compile and a static kv-cache (107.0 tok/s) … All of a sudden, our performance improves by more than 4x!", "torch.compile and a static cache reduce the CPU's overhead: 25.5 tokens a second before, 107.0 after, more than 4 times as many", "20-static-cache", evidence="simulated (A100)"),
+    kept("generate.py", "Does multinomial sampling without a cuda synchronization", "gpt-fast's own draw does multinomial sampling without a CUDA synchronization", "20-no-sync", evidence="live (CPU)"),
+    kept("Step 2", "Putting this all together, we get 72% MBU! … we’re clearly bottlenecked on just loading our weights from memory", "loading the weights from memory is the limit: 107 tokens a second are 72 % of an A100's bandwidth", "20-bandwidth", evidence="simulated (A100) · arithmetic"),
     tried("Steps 2 and 4", "If loading our weights from memory is our main bottleneck, why don’t we just make the weights smaller? … 157.4 … 202.1 tok/s", "smaller weights help against that limit: 107.0 tokens a second with 16 bits, 157.4 with 8, 202.1 with 4", fewer_bits, evidence="arithmetic"),
-    kept("Step 3", "speculative decoding guarantees that we have mathematically identical results compared to regular generation", "speculative decoding gives results that are mathematically identical to regular generation", "20-exact"),
+    kept("Step 3", "speculative decoding guarantees that we have mathematically identical results compared to regular generation", "speculative decoding gives results that are mathematically identical to regular generation", "20-exact", evidence="arithmetic"),
     untested("Step 3", "when running CodeLlama-34B + CodeLlama-7B, we’re able to obtain a 2x boost … Llama-7B + TinyLlama-1B, … about a 1.3x boost in tokens/s", "CodeLlama 34B with a draft of 7B makes 2 times as many tokens a second, Llama 7B with TinyLlama 1B about 1.3 times", "how often a draft is right follows from trained weights, and there are none here"),
     untested("Step 6", "we’re able to serve Llama-70B at 55 tokens/s with int8 quantization", "with tensor parallelism Llama 70B is served at 55 tokens a second with int8", "the number of GPUs and the links between them are not given"),
 )  # fmt: skip
