@@ -115,7 +115,7 @@ def _tried(fn: Callable[[], Any]) -> str:
     except Exception as problem:
         # what follows are lists of all that is known, or advice
         text = re.split(r", known |\n|(?<=[^.]{9})\. ", str(problem), maxsplit=1)[0]
-        return f"{type(problem).__name__}: {' '.join(text.split())}"
+        return f"{type(problem).__name__}: {' '.join(text.split()).rstrip('.')}"
 
 
 def _double(x: Tensor) -> Tensor:
