@@ -20,7 +20,7 @@ from torch.utils.data import default_collate
 
 from helpers import compiling, count, simulate
 from helpers.lessons.data_loading.experiments import mean_step
-from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
+from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried
 from helpers.lessons.sources_on_trial.sources.guide import by_operator
 from helpers.pytorch import private_torch
 
@@ -344,6 +344,15 @@ def core_api() -> Outcome:
 _CUDA_GUIDE = "NVIDIA's CUDA C++ Programming Guide (docs.nvidia.com/cuda/cuda-c-programming-guide)"
 
 
+def cores_and_caches() -> Outcome:
+    return (
+        "NVIDIA's GPU Performance Background (docs.nvidia.com/deeplearning/performance/dl-performance-gpu-background): GPUs “consist of a number of Streaming "
+        "Multiprocessors (SMs), on-chip L2 cache, and high-bandwidth DRAM. Arithmetic and other instructions are executed by the SMs; data and code are "
+        "accessed from DRAM via the L2 cache”; a function “is limited by one of the following three factors; memory bandwidth, math bandwidth and latency”",
+        "partly: so for the cores and the memory; all data come through the L2 cache too, which the sentence leaves out, and latency is a limit of its own",
+    )
+
+
 def warp_scheduler() -> Outcome:
     return (
         f"{_CUDA_GUIDE}, Hardware Multithreading: “at every instruction issue time, a warp scheduler selects a warp that has threads ready to execute "
@@ -366,7 +375,7 @@ CLAIMS = (
     kept("basics", "在实际的应用中，我们一般会先优化显存然后再优化训练速度", "in practice one optimizes memory first and speed afterwards", "09-memory-first", evidence="simulated (H100)"),
     tried("basics", "在数据加载的过程中，可以通过将加载任务和模型计算容易进行重叠来进行优化，比如预加载技术", "loading gets faster by overlapping it with the model's computing, as by loading ahead", overlapped, evidence="arithmetic"),
     kept("basics", "随机读写模式的效率以硬盘的 IOPS 来衡量；而连续读写模式则是以 MB/s 来进行衡量", "random reads are measured in IOPS, sequential ones in MB/s", "04-iops", evidence="arithmetic · published"),
-    untested("basics", "在 GPU 中，张量计算核心，标量计算核心决定了 GPU 的整体计算效率; L1 缓存，显存决定了 GPU 存取数据的效率", "Tensor Cores and scalar cores decide how fast a GPU computes; L1 cache and memory, how fast it is fed", "it says how the hardware is made, and the simulator takes that for granted"),
+    tried("basics", "在 GPU 中，张量计算核心，标量计算核心决定了 GPU 的整体计算效率; L1 缓存，显存决定了 GPU 存取数据的效率", "Tensor Cores and scalar cores decide how fast a GPU computes; L1 cache and memory, how fast it is fed", cores_and_caches, evidence="published"),
     tried("basics", "线程束调度器和 CUDA 编程模型中的线程束概念直接对应，负责线程间的通信和调度", "the warp scheduler belongs to the warps of CUDA's model, and is responsible for communication between threads and their schedule", warp_scheduler, evidence="published"),
     tried("basics", "CUDA 编程模型的核心是要求程序员将算法的实现代码，拆分成多个可以独立执行的软件任务", "the core of CUDA's model is that the programmer cuts an algorithm into tasks that can run independently", independent_tasks, evidence="published"),
     kept("tensors", "张量和张量的存储是两个不同层级的概念，张量可以理解为对其底层数据存储的一种特定的访问和解释方式，诸如 shape, stride, offset 等额外属性来帮助对底层数据的访问", "tensor and storage are two levels: a tensor reads its storage by shape, stride and offset", "01-two-levels", evidence="live (CPU)"),
