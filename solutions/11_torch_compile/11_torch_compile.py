@@ -31,7 +31,7 @@ from helpers import compiling, lesson
 from helpers.lessons.torch_compile import experiments
 
 torch.set_num_threads(1)
-lesson.start("11_torch_compile", evidence=["live (CPU)", "simulated (H100)"])
+lesson.start("11_torch_compile", evidence=["live (CPU)", "simulated (H100)", "published"])
 
 # %% [markdown]
 # ## 1 · What is captured
@@ -627,8 +627,8 @@ lesson.on_gpu(lambda device: experiments.eager_and_compiled(device, chain), reco
 from helpers.lessons.torch_compile import claims
 
 lesson.verdicts(
-    claims.on_trial(captures, streams, bound),
-    evidence="live (CPU) · simulated (H100)",
+    claims.on_trial(captures, bound),
+    evidence="live (CPU) · simulated (H100) · published",
     shown=("11-300-percent", "11-reduce-overhead", "11-fullgraph"),
 )
 

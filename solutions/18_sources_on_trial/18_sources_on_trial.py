@@ -55,7 +55,7 @@ lesson.start("18_sources_on_trial", evidence=["live (CPU)", "simulated (H100)", 
 # %% experiment
 claim_of = {
     "`num_workers` loads data with many threads": "18-five-strategies-threads",
-    "`persistent_workers=True` saves work": "18-five-strategies-persistent",
+    "`persistent_workers=True` is a key parameter of a loader": "18-five-strategies-persistent",
     "DDP's buckets cost memory": "18-book-notes-buckets-take-memory",
     "`torch.no_grad()` saves memory": "18-tuning-guide-no-grad",
     "a convolution before a batch norm needs no bias": "18-tuning-guide-bias-before-norm",
@@ -74,9 +74,9 @@ you.against(words, measured, evidence="live (CPU)", what="verdict")
 # Three ways of being wrong are in this list. The first claim has the wrong **thing**:
 # [`DataLoader`](https://docs.pytorch.org/docs/stable/data.html) starts processes. The claim about the bias leaves out a
 # **condition**: if a network was trained with the bias, the norm's running averages contain it, and without it the results
-# are others. And the last claim has **aged**:
+# are others. The claims about workers and buckets leave out one each. And the last claim has **aged**:
 # [`zero_grad()`](https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html) has set `None` by
-# itself since PyTorch 2.0. None of this shows in the text. All three sound like the claims that hold.
+# itself since PyTorch 2.0. None of this shows in the text. They all sound like the claim that holds.
 
 # %% [markdown]
 # ## 2 · The table

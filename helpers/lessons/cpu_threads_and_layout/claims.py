@@ -26,8 +26,8 @@ def on_trial(in_worker: Sequence[Any], late: Sequence[Any]) -> list[Claim]:
             "guide",
             "core binding is among the most important optimisations on a CPU",
             "published, on two Xeon 8180M (PyTorch's tutorial docs.pytorch.org/tutorials/intermediate/torchserve_with_ipex.html), ResNet-50: two "
-            "threads on one core 32 s, bound to two cores 23 s; four workers bound each to its cores: 10 % of the memory accesses go to the other "
-            "node in place of 51 %. Arithmetic, by a model of first touch: "
+            "threads bound to the two halves of one core 32 s, to two cores 23 s; of four workers of 14 threads 40.45 % of the memory accesses go to "
+            "the other node when they are not bound, 10.48 % when each is bound to cores of its own. Arithmetic, by a model of first touch: "
             f"unbound over two nodes {away[0]} %, on a machine of one node {alone} %",
             "partly: much to win where threads would share a core, or move between nodes; on one node, with no more threads than cores, "
             "neither happens. It was not ranked against other means"

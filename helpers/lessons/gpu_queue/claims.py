@@ -160,8 +160,9 @@ def nsys_memory() -> Claim:
         "03-nsys-memory",
         "compile-300",
         "Nsight Systems analyses memory access patterns, to improve the layout",
-        "published: NVIDIA's guides (docs.nvidia.com/nsight-systems, docs.nvidia.com/nsight-compute): Nsight Systems traces copies, the use of GPU "
-        "memory and page faults of unified memory; Nsight Compute's Memory Workload Analysis is of the accesses inside a kernel",
-        "partly: of copies and page faults; how a kernel reads and writes memory is Nsight Compute's part",
+        "published: NVIDIA's guide (docs.nvidia.com/nsight-systems/UserGuide) has options that “track the GPU memory usage by CUDA kernels” and “the page "
+        "faults that occur when GPU code tries to access a memory page that resides on the host”; of Nsight Compute's sections (docs.nvidia.com/"
+        "nsight-compute/ProfilingGuide) Memory Workload Analysis is the “detailed analysis of the memory resources of the GPU”, for a kernel",
+        "partly: of page faults and of what is in use; in what pattern a kernel reads and writes memory is Nsight Compute's part",
         "Further · Nsight Systems, Nsight Compute",
     )

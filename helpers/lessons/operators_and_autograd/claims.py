@@ -139,15 +139,20 @@ def graph() -> Claim:
     )
 
 
+def _recursion(x: torch.Tensor) -> torch.Tensor:
+    return x.square().sum() if x.norm() > 100 else _recursion(2 * x)
+
+
 def accumulate() -> Claim:
     """Gradients through data-dependent code against finite differences; and a second backward into the same .grad."""
-    agree, tried = sum(map(right_gradients, PROGRAMS)), len(PROGRAMS) * len(POINTS)
+    programs = (*PROGRAMS, _recursion)
+    agree, tried = sum(map(right_gradients, programs)), len(programs) * len(POINTS)
     *_, doubled = _two_backwards()
     return Claim(
         "02-accumulate",
         "book-notes",
         "gradients accumulate as numbers, so control flow is no problem",
-        f"{agree} of {tried} gradients through data-dependent code equal finite differences; a second backward "
+        f"{agree} of {tried} gradients through a branch, two loops and a recursion that follow the data equal finite differences; a second backward "
         f"doubled .grad in place: {doubled}",
         "confirmed" if agree == tried and doubled else "refuted",
         IF_AND_WHILE,

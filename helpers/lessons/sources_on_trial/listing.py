@@ -24,7 +24,7 @@ class Listed:
     section: of the source, as it numbers or names it. says: the source's sentence, in its own language. words: the same in
     English, nothing added. One of: kept: the id of a claim that a lesson keeps. trial: a function of the source's own
     module, or one of a lesson's claims by its name ("torch_compile.tensorrt"). why: the reason that it is not tested.
-    evidence: of a trial. also: ids of claims that lessons keep about the same sentence: their verdicts have the same word.
+    evidence: of a trial; of a verdict that a lesson keeps, where its table's label says more than holds for this row. also: ids of claims that lessons keep about the same sentence: their verdicts have the same word.
     """
 
     section: str
@@ -37,9 +37,12 @@ class Listed:
     also: tuple[str, ...] = ()
 
 
-def kept(section: str, says: str, words: str, claim: str, *also: str) -> Listed:
-    """A claim that a lesson tries. claim: its id. also: the ids of others about this sentence."""
-    return Listed(section, says, words, kept=claim, also=also)
+def kept(section: str, says: str, words: str, claim: str, *also: str, evidence: str = "") -> Listed:
+    """A claim that a lesson tries. claim: its id. also: the ids of others about this sentence.
+
+    evidence: this row's part of the label that the lesson's table of claims has; "": all of it.
+    """
+    return Listed(section, says, words, kept=claim, also=also, evidence=evidence)
 
 
 def tried(

@@ -60,7 +60,7 @@ def judged(source: str, entry: Listed, lessons: dict[str, dict[str, str]]) -> Ve
         kept = lessons[entry.kept]
         outcome, at = (
             (kept["measured"], kept["verdict"]),
-            (kept["evidence"], kept["lesson"], kept["experiment"]),
+            (entry.evidence or kept["evidence"], kept["lesson"], kept["experiment"]),
         )
         return Verdict(entry.kept, *where, *outcome, *at, also)
     if entry.trial:

@@ -12,19 +12,20 @@ from torch.nn import functional as F
 
 from helpers import compiling
 from helpers.lesson.claim import Claim
-from helpers.lessons.torch_compile.experiments import WAYS, Captures, Stream, chain, compiled_pipe, quiet
+from helpers.lessons.torch_compile.experiments import WAYS, Captures, chain, compiled_pipe, quiet
 from helpers.pytorch import private_torch
 
 HERE = "Sources on trial"
-TENSORRT = "untested: it takes TensorRT, which the source lists as a tool to install, its package for PyTorch, and a GPU"
+#: read at commit d7f2062 of August 2026, and at v2.2.0, of the time of the source: the same in both
+TORCH_TENSORRT = "Torch-TensorRT's source (github.com/pytorch/TensorRT, py/torch_tensorrt/dynamo)"
 
 
-def on_trial(captures: Captures, streams: Mapping[str, Stream], bound: Mapping[str, float]) -> list[Claim]:
+def on_trial(captures: Captures, bound: Mapping[str, float]) -> list[Claim]:
     """All claims that the lesson's cells test.
 
-    captures: of section 1; streams: setting → calls, of section 2; bound: dtype → how many times as fast at most, of section 3.
+    captures: of section 1; bound: dtype → how many times as fast at most, of section 3.
     """
-    return [_reduce_overhead(), _options_dynamic(streams), _faster(bound), _fullgraph(captures)]
+    return [_reduce_overhead(), _options_dynamic(), _faster(bound), _fullgraph(captures)]
 
 
 def _rescale(x: Tensor) -> Tensor:
@@ -44,14 +45,39 @@ def _reduce_overhead() -> Claim:
     )  # fmt: skip
 
 
-def _options_dynamic(streams: Mapping[str, Stream]) -> Claim:
-    outcome = _tried(lambda: torch.compile(_rescale, options={"dynamic": True})(torch.rand(3)))
-    known = streams["dynamic=True"]
+def _first_is_dynamic(**how: Any) -> bool:
+    """Whether a backend is handed a first graph for any number of rows. how: to torch.compile."""
+    symbols = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any, **_: Any) -> Any:
+        symbols.append(
+            any(isinstance(n, torch.SymInt) for x in inputs for n in (x, *getattr(x, "shape", ())))
+        )
+        return graph
+
+    torch.compiler.reset()
+    torch.compile(_rescale, backend=backend, **how)(torch.rand(8, 3))
+    return symbols[0]
+
+
+def _told(options: dict[str, Any]) -> tuple[str, bool]:
+    """What such options change of the first graph that a backend is handed, in words; and whether they make it dynamic."""
+    asked, told = _first_is_dynamic(dynamic=True), _first_is_dynamic(options=options)
+    sizes = {True: "any size", False: "one size"}
+    return (
+        f"a stand-in for a backend is handed a first graph for {sizes[told]} with these options, for {sizes[asked]} with torch.compile(…, dynamic=True)",
+        told,
+    )
+
+
+def _options_dynamic() -> Claim:
+    told, dynamic = _told({"dynamic": True})
     return Claim(
-        "11-options-dynamic", "compile-300", 'backend="tensorrt" with options={"dynamic": True} makes dynamic shapes cost less',
-        f"Inductor, another backend, takes no such option: {outcome}. With dynamic=True it compiles {known.after[-1]} times for "
-        f"{len(set(known.sizes))} sizes",
-        TENSORRT, "2 · What is assumed",
+        "11-options-dynamic", "compile-300", 'backend="tensorrt", options={"dynamic": True} takes inputs of dynamic shape',
+        f"{TORCH_TENSORRT}: utils.py keeps of the options those that CompilationSettings has, and drops the others without a word; it has no `dynamic`. "
+        f"Here {told}",
+        "confirmed" if dynamic else "refuted: there is no such option; dynamic=True belongs to torch.compile itself",
+        "2 · What is assumed",
     )  # fmt: skip
 
 
@@ -89,7 +115,7 @@ def _tried(fn: Callable[[], Any]) -> str:
     except Exception as problem:
         # what follows are lists of all that is known, or advice
         text = re.split(r", known |\n|(?<=[^.]{9})\. ", str(problem), maxsplit=1)[0]
-        return f"{type(problem).__name__}: {' '.join(text.split())}"
+        return f"{type(problem).__name__}: {' '.join(text.split()).rstrip('.')}"
 
 
 def _double(x: Tensor) -> Tensor:
@@ -108,18 +134,24 @@ def tensorrt() -> Claim:
     """The claim "11-tensorrt"."""
     outcome = _tried(lambda: torch.compile(_double, backend="tensorrt")(torch.rand(3)))
     return Claim(
-        "11-tensorrt", "compile-300", 'backend="tensorrt"', f"without the package: {outcome}", TENSORRT, HERE
-    )
+        "11-tensorrt", "compile-300", 'torch.compile(model, backend="tensorrt") uses TensorRT',
+        f"as printed, without an import of Torch-TensorRT: {outcome}. {TORCH_TENSORRT}: backend/backends.py registers the name when `torch_tensorrt` "
+        "is imported",
+        "partly: holds once `import torch_tensorrt` has run, which is a package of its own and takes a GPU; the source has no such line"
+        if outcome.startswith("InvalidBackend") else "confirmed" if outcome == "ran" else "refuted",
+        HERE,
+    )  # fmt: skip
 
 
 def shape_options() -> Claim:
-    """The claim "11-min-opt-max", with Inductor's answer to a TensorRT backend's options."""
-    options: Any = {"min_shape": (1, 3), "opt_shape": (8, 3), "max_shape": (64, 3)}
-    outcome = _tried(lambda: torch.compile(_double, options=options)(torch.rand(8, 3)))
+    """The claim "11-min-opt-max"."""
+    told, dynamic = _told({"min_shape": (1, 3), "opt_shape": (8, 3), "max_shape": (64, 3)})
     return Claim(
-        "11-min-opt-max", "compile-300", 'backend="tensorrt" with min_shape, opt_shape and max_shape makes dynamic sizes fast',
-        f"Inductor, another backend, takes no such options: {outcome}. Its words for it are dynamic=True and mark_dynamic(x, 0, min=…, max=…)",
-        TENSORRT, HERE,
+        "11-min-opt-max", "compile-300", 'backend="tensorrt" with min_shape, opt_shape and max_shape optimises convolutions of dynamic size',
+        f"{TORCH_TENSORRT}: CompilationSettings has none of the three, and utils.py drops them without a word. They are arguments of torch_tensorrt.Input, "
+        f"for torch_tensorrt.compile; with torch.compile its guide has mark_dynamic(x, 0, min=…, max=…). Here {told}",
+        "confirmed" if dynamic else "refuted: there are no such options",
+        HERE,
     )  # fmt: skip
 
 

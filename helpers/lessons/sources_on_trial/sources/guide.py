@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
+import subprocess
+import sys
 import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -152,6 +156,62 @@ def not_forced() -> Outcome:
     )  # fmt: skip
 
 
+#: what a process does that computes for 0.15 s of its own time; it says how often it was switched out, and on how many cores it ran
+_BUSY = """
+import ctypes, os, resource, sys, time
+os.sched_setaffinity(0, {int(core) for core in sys.argv[1:]})
+here, cores = ctypes.CDLL(None).sched_getcpu, set()
+while time.process_time() < 0.15:
+    for _ in range(1000):
+        pass
+    cores.add(here())
+print(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw, len(cores))
+"""
+
+
+def _switched(ways: Sequence[Sequence[int]], rivals: Sequence[int]) -> list[tuple[int, int]]:
+    """How often each of some busy processes was switched out though it had work, and on how many cores it ran.
+
+    ways: the cores that each may use. rivals: cores on each of which another process computes all the while.
+    """
+
+    def start(code: str, *cores: int) -> subprocess.Popen[str]:
+        return subprocess.Popen([sys.executable, "-c", code, *map(str, cores)], stdout=subprocess.PIPE, text=True)  # fmt: skip
+
+    beside = [start(_BUSY.replace("0.15", "60"), core) for core in rivals]
+    try:
+        said = [process.communicate()[0].split() for process in [start(_BUSY, *cores) for cores in ways]]
+    finally:
+        for process in beside:
+            process.kill()
+            process.communicate()
+    return [(int(switches), int(cores)) for switches, cores in said]
+
+
+def fewer_switches() -> Outcome:
+    if sys.platform != "linux":
+        return "", "untested: only Linux binds a process to a core when asked"
+    mine = sorted(os.sched_getaffinity(0))[:2]
+    first, last = mine[0], mine[-1]
+    ways = {
+        "free": [mine, mine],
+        "bound each to a core of its own": [[first], [last]],
+        "bound to one core": [[first]] * 2,
+    }
+    found = {way: _switched(cores, mine) for way, cores in ways.items()}
+    often = {way: min(switches for switches, _ in of) > 5 for way, of in found.items()}
+    stays = all(cores == 1 for way, of in found.items() if way != "free" for _, cores in of)
+    return (
+        "two processes that compute for 0.15 s, with another one that computes on each core: switched out more than 5 times each, "
+        + ", ".join(f"{way}: {'yes' if many else 'no'}" for way, many in often.items())
+        + f"; bound, each ran on one core only: {'yes' if stays else 'no'}",
+        "confirmed" if often["free"] and not often["bound each to a core of its own"]
+        else "partly: a bound process comes back to the core where its data may still lie in the cache; how often it is switched out follows from what "
+        "else wants that core, and binding keeps nothing else away" if stays
+        else "refuted",
+    )  # fmt: skip
+
+
 def two_classes() -> Outcome:
     data_parallel, ddp = nn.DataParallel, nn.parallel.DistributedDataParallel
     related = issubclass(ddp, data_parallel) or issubclass(data_parallel, ddp)
@@ -199,27 +259,27 @@ CLAIMS = (
     tried("1", "PyTorch 2.0引入了torch.compile这一革命性特性", "PyTorch 2.0 introduced torch.compile", from_two, evidence="published"),
     tried("1", "通过追踪模型执行过程，识别可以融合的操作序列，减少内核启动次数和内存访问", "torch.compile follows the run, finds operators that can be fused, and so launches fewer kernels with less memory access", finds_what_to_fuse, also=("02-fusion",)),
     tried("1", "相比手动优化，它能提供更稳定和全面的性能提升，且对用户代码的侵入性更小", "compared with jit.script by hand, torch.compile's gains are steadier and broader, and it intrudes less on one's code", broader),
-    kept("2", "它能显著减少CPU与GPU之间的通信开销", "CUDA graphs greatly reduce the overhead of communication between CPU and GPU", "07-communication"),
-    kept("2", "当模型结构在多次迭代中保持不变时，CUDA图可以将整个计算流程\"录制\"下来，后续执行时只需触发整个图", "where the model's structure stays the same from step to step, a CUDA graph records all of it, and later one only starts the graph", "07-structure"),
-    kept("2", "这种优化在小型操作密集型的模型中效果尤为显著，有时能带来数倍的性能提升", "it shows most in models of many small operators, sometimes several times as fast", "07-several-times"),
+    kept("2", "它能显著减少CPU与GPU之间的通信开销", "CUDA graphs greatly reduce the overhead of communication between CPU and GPU", "07-communication", evidence="simulated (H100)"),
+    kept("2", "当模型结构在多次迭代中保持不变时，CUDA图可以将整个计算流程\"录制\"下来，后续执行时只需触发整个图", "where the model's structure stays the same from step to step, a CUDA graph records all of it, and later one only starts the graph", "07-structure", evidence="simulated (H100)"),
+    kept("2", "这种优化在小型操作密集型的模型中效果尤为显著，有时能带来数倍的性能提升", "it shows most in models of many small operators, sometimes several times as fast", "07-several-times", evidence="simulated (H100)"),
     tried("3", "通过智能地在FP16和FP32之间切换计算，既能保持模型精度又能利用Tensor Core的加速能力 … with torch.autocast(device_type='cuda'):", "autocast, as printed, switches between FP16 and FP32, keeps the model's accuracy, and uses Tensor Cores", keeps_and_uses, evidence="simulated (H100) · live (CPU)"),
-    kept("4", "确保矩阵维度是8的倍数(对于FP16)或16的倍数(对于INT8)", "to make full use of Tensor Cores, make matrix dimensions multiples of 8 (FP16) or 16 (INT8)", "10-multiples", "13-multiples-of-16"),
+    kept("4", "确保矩阵维度是8的倍数(对于FP16)或16的倍数(对于INT8)", "to make full use of Tensor Cores, make matrix dimensions multiples of 8 (FP16) or 16 (INT8)", "10-multiples", "13-multiples-of-16", evidence="published"),
     tried("4", "使用兼容的数据类型(FP16, BF16, INT8)", "to make full use of Tensor Cores, use compatible types (FP16, BF16, INT8)", compatible_types, evidence="published"),
     untested("4", "在卷积操作中使用适当的kernel大小", "to make full use of Tensor Cores, use convolution kernels of a suitable size", "which sizes are suitable is not said, and cuDNN chooses the algorithm on a GPU"),
     tried("4", "PyTorch默认不会强制使用Tensor Core，因为不是所有操作都支持", "by default PyTorch does not force the use of Tensor Cores, since not all operators support them", not_forced),
-    kept("5", "核心绑定(core pinning)是最重要的优化手段之一", "core binding is among the most important optimisations on a CPU", "12-binding-rank"),
-    untested("5", "减少上下文切换开销", "binding a process to cores reduces the overhead of context switches", "their number follows from what else the machine runs, so that nothing that is kept could show it"),
+    kept("5", "核心绑定(core pinning)是最重要的优化手段之一", "core binding is among the most important optimisations on a CPU", "12-binding-rank", evidence="arithmetic · published"),
+    tried("5", "减少上下文切换开销", "binding a process to cores reduces the overhead of context switches", fewer_switches),
     untested("5", "提高缓存命中率", "binding a process to cores raises the cache hit rate", "it takes the processor's own counters, which few machines open"),
-    kept("5", "避免跨NUMA节点的内存访问", "binding a process to cores avoids memory accesses across NUMA nodes", "12-binding-numa"),
-    kept("5", "PyTorch提供了torch.set_num_threads()等API来控制线程使用，结合操作系统的taskset或numactl工具可以实现更精细的控制", "torch.set_num_threads() controls the use of threads, and with taskset or numactl it is controlled more finely", "12-set-num-threads"),
+    kept("5", "避免跨NUMA节点的内存访问", "binding a process to cores avoids memory accesses across NUMA nodes", "12-binding-numa", evidence="live (CPU) · arithmetic"),
+    kept("5", "PyTorch提供了torch.set_num_threads()等API来控制线程使用，结合操作系统的taskset或numactl工具可以实现更精细的控制", "torch.set_num_threads() controls the use of threads, and with taskset or numactl it is controlled more finely", "12-set-num-threads", evidence="live (CPU)"),
     tried("6", "现代PyTorch分布式训练已经从传统的DDP(Data Parallel)发展到更先进的FSDP(Fully Sharded Data Parallel)", "distributed training has gone from the traditional DDP (Data Parallel) to the more advanced FSDP (Fully Sharded Data Parallel)", two_classes),
     kept("6", "更高效的内存使用", "FSDP uses memory more efficiently", "15-memory"),
     kept("6", "支持超大模型训练", "FSDP makes training of very large models possible", "15-memory"),
-    kept("6", "更好的多节点扩展性", "FSDP scales better to several nodes", "15-scaling"),
-    kept("6", "使用FSDP时，需要注意分片策略的选择，平衡通信开销和内存节省", "with FSDP choose the sharding strategy by balancing communication and memory", "15-strategy"),
+    kept("6", "更好的多节点扩展性", "FSDP scales better to several nodes", "15-scaling", evidence="simulated (H100)"),
+    kept("6", "使用FSDP时，需要注意分片策略的选择，平衡通信开销和内存节省", "with FSDP choose the sharding strategy by balancing communication and memory", "15-strategy", evidence="simulated (H100)"),
     tried("7", "其中的优化思路可以推广到其他场景: 内核融合的特殊处理; 内存访问模式的优化; 计算图的重构技巧", "the ideas of PyTorch's cases for generative models carry over: special fusions, patterns of memory access, restructured graphs", ideas_elsewhere, evidence="live (CPU) · simulated (H100)"),
-    kept("8", "简单的time测量：快速定位瓶颈", "a simple `time` measurement locates the bottleneck quickly", "00-simple-time"),
-    kept("8", "先测量，再优化，然后再测量验证效果", "measure first, optimise, then measure again", "00-measure-optimise-measure"),
-    kept("conclusion", "没有放之四海而皆准的优化方案", "no optimisation fits everywhere", "00-measure-optimise-measure"),
-    kept("below the text, an advertisement", "K2 Thinking 是原生 INT4 量化模型 … 实现了推理延迟和 GPU 内存占用的无损降低", "K2 Thinking, a native INT4 model, lowers latency and GPU memory without loss", "13-int4-lossless"),
+    kept("8", "简单的time测量：快速定位瓶颈", "a simple `time` measurement locates the bottleneck quickly", "00-simple-time", evidence="simulated (H100)"),
+    kept("8", "先测量，再优化，然后再测量验证效果", "measure first, optimise, then measure again", "00-measure-optimise-measure", evidence="simulated (H100)"),
+    kept("conclusion", "没有放之四海而皆准的优化方案", "no optimisation fits everywhere", "00-measure-optimise-measure", evidence="simulated (H100)"),
+    kept("below the text, an advertisement", "K2 Thinking 是原生 INT4 量化模型 … 实现了推理延迟和 GPU 内存占用的无损降低", "K2 Thinking, a native INT4 model, lowers latency and GPU memory without loss", "13-int4-lossless", evidence="live (CPU)"),
 )  # fmt: skip

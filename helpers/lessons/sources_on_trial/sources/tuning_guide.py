@@ -140,7 +140,7 @@ _TIME, _FASTEST = (
 
 CLAIMS = (
     _same("General · Disable gradient calculation", "torch.no_grad() … reduces the amount of required memory", no_grad),
-    untested("General · Disable gradient calculation", _TIME, _TIME, "only a clock shows it, and what a clock says is not kept here"),
+    untested("General · Disable gradient calculation", _TIME, _TIME, "as many operators run; what it saves is autograd's work between them, which only a clock shows, and what a clock says is not kept here"),
     _same("General · Disable bias", "If a nn.Conv2d layer is directly followed by a nn.BatchNorm2d layer, then the bias in the convolution is not needed", bias_before_norm),
     _same("General · Use parameter.grad = None", "Instead of calling … optimizer.zero_grad() … param.grad = None … reduces the number of memory operations", grad_is_none),
     _same("General · Fuse operations", "Pointwise operations … can be combined into a single kernel … @torch.compile def gelu(x)", gelu_in_one),
