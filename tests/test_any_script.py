@@ -546,6 +546,19 @@ def test_where_leads_from_a_counter_to_its_lines(counter: str, code: str, amount
         assert rows[code][3].startswith(f"{6 * 64**3 + 3 * 64 * 64:,}"), rows
 
 
+def test_where_names_the_line_whose_memory_stays() -> None:
+    kept = []
+
+    def job() -> None:
+        w = torch.randn(64, 64, device="cuda", requires_grad=True)
+        y = (w @ w).relu()
+        y.sum().backward()
+        kept.append(y.detach())
+
+    [row] = where(job, "growth_bytes").rows
+    assert row[1:5] == ("`y = (w @ w).relu()`", row[2], "16 KiB (100%)", "blocks of 16 KiB"), row
+
+
 def test_where_says_which_counters_there_are() -> None:
     with pytest.raises(ValueError, match="there are step_s, busy_s"):
         where(step, "speed")

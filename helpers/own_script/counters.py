@@ -62,8 +62,8 @@ COUNTERS: dict[str, Counter] = {
 }  # fmt: skip
 #: counters that are read off the memory's history
 MEMORY = ("peak_bytes", "growth_bytes")
-#: how often a job is called, to see what each call leaves behind
-_AGAIN = 4
+#: how often a job is called again, to see what each call leaves behind
+_AGAIN = 3
 
 
 def is_cast(kernel: Any) -> bool:
@@ -197,8 +197,11 @@ def where(
     of = COUNTERS[known(counter, COUNTERS)]
     with on(card, factor=factor, warm=sys.maxsize) as run:  # the memory's history goes on to the end
         noted = Noted(run.gpu, run.marks)
+        grows = counter == "growth_bytes"
+        if grows:
+            job()  # libraries' workspaces come with a first call, and stay
         with noted.saving() if counter == "saved_bytes" else nullcontext():
-            for _ in range(_AGAIN if counter == "growth_bytes" else 1):
+            for _ in range(_AGAIN if grows else 1):
                 noted.begins()
                 job()
         snapshot = run.gpu.memory._snapshot() if counter in MEMORY else None
