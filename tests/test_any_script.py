@@ -476,7 +476,7 @@ def test_values_that_are_lost_are_named(tmp_path: Path, monkeypatch: pytest.Monk
     def none(*args: object, **kwargs: object) -> None:
         raise NotImplementedError("no kernel for it")
 
-    monkeypatch.setitem(true_values._ATTENTION, torch.ops.aten.relu, none)
+    monkeypatch.setitem(true_values.ATTENTION, torch.ops.aten.relu, none)
     found = ran(tmp_path, SCRIPT.format(**PLAIN | {"end": "print(loss.item())"}), values=True)
     line = line_of(SCRIPT.format(**PLAIN), "F.relu")
     assert any(f"train.py:{line} on (aten::relu: no kernel for it)" in said for said in found.warnings)
