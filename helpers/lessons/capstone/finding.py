@@ -21,7 +21,7 @@ from helpers.lessons.capstone.parts import AREAS, Script, code_of
 from helpers.own_script import counters
 from helpers.own_script.counters import Charge, Lines, Noted
 from helpers.own_script.listening import noting
-from helpers.own_script.places import Place, called_by, function_of
+from helpers.own_script.places import NOWHERE, Place, called_by, function_of
 from helpers.text.tables import Table, number_text, table
 
 #: the lessons that treat what raises a counter
@@ -56,15 +56,12 @@ def _noted(script: Script) -> tuple[Noted, Any]:
             yield
 
     with scores.running(script, beside=beside) as (_, run, seen), heard[0].saving():
-        seen.told = lambda pictures, seconds: heard[0].tell("read_s", seconds, _request(pictures))
+        many = lambda pictures: "one picture" if pictures == 1 else f"{pictures} pictures"  # noqa: E731
+        seen.told = lambda n, seconds: heard[0].tell("read_s", seconds, f"a request of {many(n)}")
         for _ in range(scores.STEPS):
             heard[0].begins()
             next(run)
         return heard[0], seen.gpu.memory._snapshot()
-
-
-def _request(pictures: int) -> str:
-    return f"a request of {'one picture' if pictures == 1 else f'{pictures} pictures'}"
 
 
 @lru_cache(maxsize=64)
@@ -73,16 +70,14 @@ def lines(script: Script, counter: str) -> Lines:
     noted, snapshot = _noted(script)
     parts = {function_of(code): part for part, made in script.replaced if (code := code_of(made))}
 
-    def named(place: Place | None) -> Any:
-        if place is None:
-            return None
+    def named(place: Place) -> Place:
         if place.function == "train" and place.text.startswith("optimizer."):
             return place._replace(function="make_optimizer")  # what it launches follows from how it was made
         return place._replace(function=parts.get(place.function, place.function))
 
     found = noted.lines(counter, snapshot if counter in counters.MEMORY else None)
     for charge in found.values():
-        charge.within = {named(place): share for place, share in charge.within.items()}
+        charge.within = {named(place or NOWHERE): share for place, share in charge.within.items()}
     return {named(place): charge for place, charge in found.items()}
 
 
