@@ -476,7 +476,7 @@ def test_values_that_are_lost_are_named(tmp_path: Path, monkeypatch: pytest.Monk
     def none(*args: object, **kwargs: object) -> None:
         raise NotImplementedError("no kernel for it")
 
-    monkeypatch.setitem(true_values._ATTENTION, torch.ops.aten.relu, none)
+    monkeypatch.setitem(true_values.ATTENTION, torch.ops.aten.relu, none)
     found = ran(tmp_path, SCRIPT.format(**PLAIN | {"end": "print(loss.item())"}), values=True)
     line = line_of(SCRIPT.format(**PLAIN), "F.relu")
     assert any(f"train.py:{line} on (aten::relu: no kernel for it)" in said for said in found.warnings)
@@ -541,13 +541,26 @@ def step(wait: bool = True) -> None:
 )
 def test_where_leads_from_a_counter_to_its_lines(counter: str, code: str, amount: str | None) -> None:
     rows = {row[1].strip("`"): row for row in where(step, counter).rows}
-    assert code in rows and (amount is None or rows[code][-1] == amount), rows
+    assert code in rows and (amount is None or rows[code][3] == amount), rows
     if counter == "flops":  # with two products, ReLU and a sum of its backward
-        assert rows[code][-1].startswith(f"{6 * 64**3 + 3 * 64 * 64:,}"), rows
+        assert rows[code][3].startswith(f"{6 * 64**3 + 3 * 64 * 64:,}"), rows
+
+
+def test_where_names_the_line_whose_memory_stays() -> None:
+    kept = []
+
+    def job() -> None:
+        w = torch.randn(64, 64, device="cuda", requires_grad=True)
+        y = (w @ w).relu()
+        y.sum().backward()
+        kept.append(y.detach())
+
+    [row] = where(job, "growth_bytes").rows
+    assert row[1:5] == ("`y = (w @ w).relu()`", row[2], "16 KiB (100%)", "blocks of 16 KiB"), row
 
 
 def test_where_says_which_counters_there_are() -> None:
-    with pytest.raises(ValueError, match="there are operators, launches"):
+    with pytest.raises(ValueError, match="there are step_s, busy_s"):
         where(step, "speed")
     assert where(lambda: step(False), "syncs").rows == ()
 

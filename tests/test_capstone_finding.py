@@ -1,5 +1,6 @@
 """The capstone's tool that says where: all of a counter is charged to lines, and every fault can be found by it."""
 
+import re
 from typing import Any
 
 import pytest
@@ -7,32 +8,28 @@ import torch
 
 from helpers.lessons import capstone
 from helpers.lessons.capstone import build, finding, scores
+from helpers.lessons.capstone.parts import PARTS
 
 SCRIPT = build.slow("")
 
 
-def lines(counter: str) -> dict[finding.Place, finding.Charge]:
-    in_memory = counter in ("peak_bytes", "growth_bytes")
-    return (finding._memory if in_memory else finding._charges)(SCRIPT)[counter]
-
-
 def test_all_of_a_counter_is_charged_to_some_line() -> None:
-    found = scores.score(SCRIPT).as_dict()
-    counters = set(finding.LESSONS) - {"step_s", "peak_bytes", "growth_bytes", "compilations"}
-    for counter in counters:
-        charged = sum(one.amount for one in lines(counter).values())
-        assert charged == pytest.approx(found[counter]), counter
-    assert sum(one.amount for one in lines("peak_bytes").values()) == pytest.approx(
-        found["peak_bytes"], rel=0.05
-    )
+    found = scores.counted(SCRIPT)[0]
+    for counter in set(finding.LESSONS) - {"compilations"}:
+        charged = sum(one.amount for one in finding.lines(SCRIPT, counter).values())
+        # of times, the last wait is the end's; at the peak some blocks are of another size than was asked for
+        near = {"step_s": 1e-3, "peak_bytes": 0.05, "growth_bytes": 0.05}.get(counter, 1e-9)
+        assert charged == pytest.approx(found[counter], rel=near), counter
 
 
 def test_every_fault_can_be_found_by_its_counter() -> None:
+    """By its line, by another of its area, or by a function of its own that `train` called to come there."""
     for fault in build.picked(""):
-        shown = finding.where(SCRIPT, fault.counter).rows
-        new = "".join(text for _, text in fault.edits)
-        assert any(str(row[0]).strip("`") in new or fault.area in row[2] for row in shown) or (
-            "validate" in new and any("validate" in str(row[3]) for row in shown)
+        slow, new = build.with_faults((fault,)), "".join(text for _, text in fault.edits)
+        changed = {name for name in PARTS if slow.part(name) != build.fast().part(name)}
+        assert any(
+            row[1].strip("`") in new or fault.area in row[3] or changed & set(re.findall(r"\w+", str(row[4])))
+            for row in finding.where(SCRIPT, fault.counter).rows
         ), fault.name
 
 
@@ -64,7 +61,7 @@ def turned(pictures: torch.Tensor, mirrored: torch.Tensor) -> torch.Tensor:
 def test_lines_of_what_a_learner_puts_in_are_named_as_the_function_that_they_stand_for() -> None:
     mine = SCRIPT.replace(remember=keeps_all, augment=turned)
     [grows] = capstone.where(mine, "growth_bytes").rows
-    assert grows[:4] == ("`record.guesses.append(logits.repeat(2, 1))`", "remember", "run", "remember")
+    assert grows[1:5] == ("`record.guesses.append(logits.repeat(2, 1))`", "remember", "run", "remember")
     said = capstone.where(mine, "syncs").rows
-    assert any("mirrored.all()" in row[0] and row[1:3] == ("augment", "model") for row in said), said
-    assert any("mirrored.all()" in row[0] for row in capstone.where(mine, "compilations").rows)
+    assert any("mirrored.all()" in row[1] and row[2:4] == ("augment", "model") for row in said), said
+    assert any("mirrored.all()" in row[1] for row in capstone.where(mine, "compilations").rows)

@@ -54,8 +54,9 @@ class Marks:
     """Whose each record is, in order."""
 
     def __init__(self, gpu: SimGPU) -> None:
-        self._line = gpu._machine.line
+        self._line, self._allocator = gpu._machine.line, gpu._machine.memory.allocator
         self._first: list[int] = []
+        self._events: list[int] = []  # how many of the memory's events there were then
         self._marks: list[Mark] = []
         self.wide: set[int] = set()  # records of the host's at which an operator on float64 began
         self.nchw: list[
@@ -70,9 +71,9 @@ class Marks:
         return len(self._line.host)
 
     @property
-    def files(self) -> set[str]:
-        """The paths of all files that a line was in."""
-        return {mark.place.file for mark in self._marks if mark.place.file}
+    def events(self) -> int:
+        """The number of the memory's next event, while its history is kept."""
+        return len(self._allocator.history.events)
 
     def put(self, place: Place, backward: bool = False, within: Place | None = None) -> None:
         first = self.now
@@ -80,6 +81,7 @@ class Marks:
             self._marks[-1] = Mark(first, place, backward, within)
         elif not self._marks or self._marks[-1][1:] != (place, backward, within):
             self._first.append(first)
+            self._events.append(max([self.events, *self._events[-1:]]))
             self._marks.append(Mark(first, place, backward, within))
 
     def wait(self, name: str) -> None:
@@ -88,20 +90,27 @@ class Marks:
 
     def of(self, record: int) -> Mark:
         """The mark of one of the host's records."""
-        at = bisect_right(self._first, record) - 1
+        return self._at(self._first, record)
+
+    def of_event(self, event: int) -> Mark:
+        """The mark of one of the memory's events."""
+        return self._at(self._events, event)
+
+    def _at(self, begins: list[int], number: int) -> Mark:
+        at = bisect_right(begins, number) - 1
         return self._marks[at] if at >= 0 else Mark(0, NOWHERE)
 
 
 class _Heard(list[Any]):
-    """The host's records. One that comes while the script itself runs, as of a stream's method, is of the line that runs."""
+    """The host's records. One that comes while `runs`, the script itself, as of a stream's method, is of the line that runs."""
 
-    def __init__(self, watch: HostTime, marks: Marks) -> None:
+    def __init__(self, runs: Callable[[], bool], put: Callable[[], None]) -> None:
         super().__init__()
-        self._watch, self._marks = watch, marks
+        self._runs, self._put = runs, put
 
     def append(self, record: Any) -> None:
-        if self._watch.runs:
-            self._marks.put(running() or NOWHERE)
+        if self._runs():
+            self._put()
         super().append(record)
 
 
@@ -210,9 +219,10 @@ class Nodes(Mode):
 
     leak_s = 0.0  # as Calls has it
 
-    def __init__(self, watch: HostTime, marks: Marks) -> None:
+    def __init__(self, watch: HostTime, marks: Marks, within: Callable[[], Place | None] = calling) -> None:
         super().__init__()
-        self._watch, self._marks, self._made = watch, marks, dict[int, tuple[Place, Place | None]]()
+        self._watch, self._marks, self._within = watch, marks, within
+        self._made: dict[int, tuple[Place, Place | None]] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if not self._watch.runs:
@@ -241,11 +251,11 @@ class Nodes(Mode):
             if own or made:
                 self._marks.put(own or made or NOWHERE, backward=True, within=within)
             else:
-                self._marks.put(running() or NOWHERE)
+                self._marks.put(running() or NOWHERE, within=self._within())
         else:
-            last = private_torch.sequence_number() - 1
-            if last not in self._made:
-                self._made[last] = running() or NOWHERE, calling()
+            where, within = running() or NOWHERE, self._within()
+            self._made.setdefault(private_torch.sequence_number() - 1, (where, within))
+            self._marks.put(where, within=within)
         result = func(*args, **kwargs)
         if os.environ.get(BLOCKING, "0") not in ("", "0"):
             self._marks.wait(BLOCKING)
@@ -264,7 +274,8 @@ def listening(
     values: TrueValues | None = None,
 ) -> Iterator[None]:  # fmt: skip
     """Within this block, which is inside `with gpu:` and where nothing has run yet, all that happens is told of."""
-    gpu._machine.line.host = _Heard(watch, marks)
+    put = lambda: marks.put(running() or NOWHERE)  # noqa: E731
+    gpu._machine.line.host = _Heard(lambda: watch.runs, put)
     beside = values or nullcontext()
     with (
         beside, _replays(watch, marks), Nodes(watch, marks) as nodes,
@@ -274,6 +285,18 @@ def listening(
         calls.leak_s = _leak(watch, held.dim)
         nodes.leak_s = _leak(watch, lambda: torch.from_numpy(array))
         yield
+
+
+@contextmanager
+def noting(gpu: SimGPU, within: Callable[[], Place | None]) -> Iterator[Marks]:
+    """Within this block, which is inside `with gpu:` and where nothing has run yet, it is noted whose each record is, and
+    nothing else: the script's own time is not charged, and "cuda" means nothing. within: says which line a line is for."""
+    marks = Marks(gpu)
+    put = lambda: marks.put(running() or NOWHERE, within=within())  # noqa: E731
+    forward = lambda: private_torch.current_autograd_node() is None  # noqa: E731
+    gpu._machine.line.host = _Heard(forward, put)
+    with Nodes(HostTime(gpu._machine, 0.0, lambda *stretch: None), marks, within):
+        yield marks
 
 
 @contextmanager

@@ -103,6 +103,20 @@ def calling() -> Place | None:
     )
 
 
+def called_by(function: str) -> Place | None:
+    """The line of somebody's own code that runs, in this thread, in what the function of that name called."""
+    frame: FrameType | None = sys._getframe(1)
+    below = None
+    while frame is not None:
+        code = frame.f_code
+        if own(code.co_filename):
+            if code.co_name == function:
+                break
+            below = frame
+        frame = frame.f_back
+    return place(below) if frame is not None and below is not None else None
+
+
 def in_torch(frame: FrameType | None) -> bool:
     """Whether the innermost frame that is not this course's is PyTorch's own."""
     while frame is not None and frame.f_code.co_filename.startswith(_COURSE):

@@ -28,7 +28,7 @@ aten = torch.ops.aten
 _HOST, _META = torch.device("cpu"), torch.device("meta")
 _LISTS = frozenset({torch.tensor, torch.as_tensor, torch.asarray, torch.Tensor.new_tensor})
 #: operators that write where a mask says, whose third argument is as long as the mask selects
-_PUTS = frozenset({aten.index_put, aten.index_put_, aten._index_put_impl_})
+PUTS = frozenset({aten.index_put, aten.index_put_, aten._index_put_impl_})
 _ROW = 32  # the fused kernel keeps the sums of its rows in lengths of a multiple of this
 
 
@@ -64,7 +64,7 @@ class TrueValues(Mode):
         if packet is aten.copy_ and not args[0].is_meta:
             return self._copied_back(func, args, kwargs)
         true = self._computed(func, args, kwargs)
-        if packet in _PUTS:
+        if packet in PUTS:
             args = _as_long_as_masks(args)
         out = func(*args, **kwargs)
         if packet in (aten._local_scalar_dense, aten.equal):
@@ -114,7 +114,7 @@ class TrueValues(Mode):
         """The operator's result on true values; None where it cannot be had."""
         with Unseen(), private_torch.DisableTorchFunction(), torch.no_grad(), private_torch.DisableAutocast():
             try:
-                own = _ATTENTION.get(func._overloadpacket)
+                own = ATTENTION.get(func._overloadpacket)
                 if own is not None:
                     return own(*map_leaves(args, self._known), **kwargs)
                 given, named = map_leaves(args, self._host), map_leaves(kwargs, self._host)
@@ -264,7 +264,8 @@ def _efficient_backward(
     return *found, None
 
 
-_ATTENTION: dict[Any, Callable[..., Any]] = {
+#: by operator: the same on a CPU, for what of its arguments is known
+ATTENTION: dict[Any, Callable[..., Any]] = {
     aten._scaled_dot_product_flash_attention: _flash,
     aten._scaled_dot_product_flash_attention_backward: _flash_backward,
     aten._scaled_dot_product_efficient_attention: _efficient,

@@ -20,7 +20,7 @@ from helpers.running_example.script import Script
 from helpers.simulator import simulate
 from helpers.text.seconds import LIVE_CPU, Speedup, format_seconds
 from helpers.text.sizes import size_text
-from helpers.text.tables import BESIDE, ShownAsTable, Table, table
+from helpers.text.tables import BESIDE, ShownAsTable, Table, number_text, table
 
 #: the example's size on this machine's CPU, and on the simulated H100
 SMALL, LARGE = Size(), Size(width=512, heads=8, context=256, batch=8)
@@ -222,10 +222,6 @@ def beside(rows: Iterable[Row], before: Any, after: Any) -> list[tuple[str, str,
         old, new = getattr(before, key), getattr(after, key)
         lines.append((name, form(old), form(new), f"{old / new:.2f}×" if old and new else ""))
     return lines
-
-
-def number_text(number: float) -> str:
-    return f"{number:,.1f}".removesuffix(".0")
 
 
 #: a score's fields in the order of the table: field, name, form

@@ -115,6 +115,11 @@ def table(
     return Table(tuple(columns), tuple(tuple(_cell(v) for v in row) for row in plain), evidence, caption)
 
 
+def number_text(number: float) -> str:
+    """A count, or a mean of counts with one decimal."""
+    return f"{number:,.1f}".removesuffix(".0")
+
+
 def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -79,17 +79,18 @@ experiments.scoreboard(script)
 #
 # ## 3 · Where is it?
 #
-# First the functions. What happens is charged to the function that runs at that moment, and not to those that called it:
+# First the functions. What happens is charged to the function that runs at that moment, and not to those that called it. A backward
+# pass is charged to the function whose forward pass made it:
 
 # %% experiment
 capstone.by_part(script)
 
 # %% [markdown]
-# Two things are not where you would look for them. The backward pass of the model's functions is one row, *backward*: each of them costs
-# more than its own row says. And four functions work inside other rows: `fetch` and `loading` in `send`, `through` and `forward` in those
-# of the model. (Functions under 10 µs are left out. `optimizer.step()` is charged to `make_optimizer`.)
+# Four functions work inside other rows: `fetch` and `loading` in `send`, `through` and `forward` in those of the model.
+# (Functions under 10 µs are left out. `optimizer.step()` is charged to `make_optimizer`.)
 #
-# `capstone.where` goes down to the line. It takes the name of a counter, as the scoreboard has it. `"step_s"` is the time of the CPU:
+# `capstone.where` goes down to the line. It takes the name of a counter, as the scoreboard has it. `"step_s"` is the time of
+# the host, the CPU:
 
 # %% experiment
 capstone.where(script, "step_s")
@@ -440,8 +441,8 @@ experiments.tried(script, "all", repair_data, repair_model, repair_step)
 #
 # ## Your own script
 #
-# What `capstone.where` is for this script, one command is for any script. It needs no change: where the script says `"cuda"`,
-# it gets the simulated card.
+# `own_script.where(step, "syncs")` shows the lines of any function, with the same names of counters as `capstone.where`. And
+# one command ranks the lines of any script. The script needs no change: where it says `"cuda"`, it gets the simulated card.
 #
 # ```bash
 # python -m helpers run train.py --card H100

@@ -59,7 +59,7 @@ class Script:
     @property
     def file(self) -> str:
         """What tracebacks and snapshots call its file."""
-        return f"train_{zlib.crc32(self.source.encode()):08x}.py"
+        return f"{zlib.crc32(self.source.encode()):08x}/train.py"
 
     def module(self) -> ModuleType:
         """A new module that has run the script's text, with the replaced functions in it."""

@@ -8,7 +8,7 @@ import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from types import MappingProxyType, ModuleType
@@ -25,12 +25,12 @@ from helpers.lessons.capstone.files import Files, draw_shapes
 from helpers.lessons.capstone.parts import Script
 from helpers.lessons.capstone.plain import eager, without_autocast
 from helpers.lessons.capstone.twins import with_twins
+from helpers.own_script.counters import COUNTERS, is_cast
 from helpers.pytorch import private_torch
-from helpers.running_example.scores import NeedsGPU, NoGPU, Row, beside, number_text
+from helpers.running_example.scores import NeedsGPU, NoGPU, Row, beside
 from helpers.simulator import simulate
 from helpers.text.seconds import format_seconds
-from helpers.text.sizes import size_text
-from helpers.text.tables import ShownAsTable, Table, table
+from helpers.text.tables import ShownAsTable, Table, number_text, table
 
 CARD = "H100"
 SIMULATED = f"simulated ({CARD})"
@@ -41,8 +41,6 @@ LARGER = MappingProxyType({**LARGE, "side": 128, "width": 1024, "batch": 32})
 PICTURES, CORES, RANKS = 128, 16, 2
 #: steps before the counting, and counted ones: one reading, two validations and one checkpoint in them
 WARM_UP, STEPS = 2, 4
-#: kernels of :func:`is_cast`
-CASTS = ("aten._to_copy", "cudnn.nchwToNhwcKernel", "cudnn.nhwcToNchwKernel")
 
 # What loading takes in the simulation: round numbers of the right order, as `simulator.devices.Assumptions` are.
 REQUEST_S = 30e-6  # seconds to ask for pictures once: open, seek
@@ -86,26 +84,15 @@ class Score:
         return asdict(self)
 
 
+#: of the script alone, or of a step as a whole: name, form
+_OWN = {
+    "step_s": ("time", format_seconds),
+    "read_s": ("reading, by whoever reads", format_seconds),
+    "compilations": ("compilations in a run", number_text),
+}
+FIELDS = tuple(f.name for f in fields(Score))
 #: a score's fields in the order of the table: field, name, form
-ROWS: list[Row] = [
-    ("step_s", "time", format_seconds),
-    ("busy_s", "time of its kernels", format_seconds),
-    ("stall_s", "waits for data", format_seconds),
-    ("read_s", "reading, by whoever reads", format_seconds),
-    ("launches", "launches", number_text),
-    ("launches_but_casts", "launches, casts apart", number_text),
-    ("operators", "operators", number_text),
-    ("syncs", "syncs", number_text),
-    ("copied_bytes", "bytes copied to and from the device", size_text),
-    ("collectives", "collectives", number_text),
-    ("sent_bytes", "bytes sent to the other rank", size_text),
-    ("saved_bytes", "bytes saved for backward", size_text),
-    ("peak_bytes", "peak memory", size_text),
-    ("growth_bytes", "memory that it leaves behind", size_text),
-    ("compilations", "compilations in a run", number_text),
-]
-FIELDS = tuple(key for key, _, _ in ROWS)
-assert FIELDS == tuple(f.name for f in fields(Score))
+ROWS: list[Row] = [(key, *(_OWN.get(key) or COUNTERS[key][:2])) for key in FIELDS]
 
 
 # ------------------------------------------------------------------------------------------------- the loader
@@ -188,10 +175,13 @@ class Running(NamedTuple):
 
 
 @contextmanager
-def running(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE) -> Iterator[Running]:
+def running(
+    script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE,
+    beside: Callable[[Any], AbstractContextManager[Any]] = nullcontext,
+) -> Iterator[Running]:  # fmt: skip
     """Within this block: the script at this size after WARM_UP steps; STEPS more can be taken.
 
-    gpu: of :func:`helpers.simulator.simulate`; else an H100, one of two.
+    gpu: of :func:`helpers.simulator.simulate`; else an H100, one of two. beside: what is entered before anything runs.
     """
     gpu = gpu or simulate(CARD).world(RANKS)
     seen = Loading(gpu)
@@ -200,7 +190,7 @@ def running(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE) ->
     ):  # on this GPU torch.compile changes nothing, and to load the compiler takes as long as the steps
         made = script.module()
     vars(made)["DataLoader"] = seen.loader
-    with pictures(PICTURES, size["side"], 0, seen.heard) as files, gpu, _cores():
+    with pictures(PICTURES, size["side"], 0, seen.heard) as files, gpu, beside(gpu), _cores():
         run = script.within(
             made, files, size, sealed(gpu), WARM_UP + STEPS + 1
         )  # the last one may be loaded ahead
@@ -262,11 +252,6 @@ def _work(ran: list[Any]) -> dict[str, list[int]]:
         of = work.setdefault(f"{kernel.kind} {kernel.name}", [0, 0, 0])
         of[:] = of[0] + 1, of[1] + kernel.flops, of[2] + kernel.bytes
     return work
-
-
-def is_cast(kernel: Any) -> bool:
-    """Whether it only puts a tensor into another format or layout."""
-    return bool(kernel.kind == "kernel" and kernel.name in CASTS)
 
 
 def _now(gpu: Any, seen: Loading) -> tuple[float, ...]:

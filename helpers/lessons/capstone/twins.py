@@ -26,6 +26,7 @@ import torch
 import torch.distributed as dist
 from torch.overrides import TorchFunctionMode
 
+from helpers.own_script.true_values import ATTENTION, PUTS
 from helpers.pytorch import private_torch
 from helpers.pytorch.tensors import tensors
 from helpers.pytorch.waiting import lists_in
@@ -34,16 +35,7 @@ from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import map_leaves
 from helpers.simulator.world.collectives import fill, sides
 
-aten = torch.ops.aten
 _HALVES = (torch.bfloat16, torch.float16)
-_PUTS = (aten.index_put, aten.index_put_, aten._index_put_impl_)
-_ATTENTION = (aten._scaled_dot_product_flash_attention, aten._scaled_dot_product_efficient_attention)
-_ATTENTION_BACKWARD = (
-    aten._scaled_dot_product_flash_attention_backward,
-    aten._scaled_dot_product_efficient_attention_backward,
-)
-_attends = aten._scaled_dot_product_flash_attention_for_cpu
-_attends_backward = aten._scaled_dot_product_flash_attention_for_cpu_backward
 #: so many times what this rank holds
 OTHERS = 3
 _MAKES = (torch.tensor, torch.as_tensor, torch.asarray)
@@ -128,33 +120,12 @@ class _Dispatch(Dispatch):
     def _for_real(self, func: Any, args: Any, kwargs: Any) -> Any:
         packet, twins = func._overloadpacket, self.twins
         args, kwargs = twins(args), {k: twins(v) for k, v in kwargs.items() if k != "pin_memory"}
-        if packet in _ATTENTION or packet in _ATTENTION_BACKWARD:
-            given = dict(zip([a.name for a in func._schema.arguments], args, strict=False)) | kwargs
-            return _attended(given) if packet in _ATTENTION else _attended_backward(given)
-        if packet in _PUTS and any(t.dtype == torch.bool for t in tensors(args[1])) and args[2].dim():
+        if packet in ATTENTION:
+            return ATTENTION[packet](*args, **kwargs)
+        if packet in PUTS and any(t.dtype == torch.bool for t in tensors(args[1])) and args[2].dim():
             rows = int(args[1][0].sum())
             args = (args[0], args[1], args[2][:rows] if len(args[2]) > rows else args[2], *args[3:])
         return func(*args, **kwargs)
-
-
-def _attended(given: dict[str, Any]) -> tuple[torch.Tensor, ...]:
-    """What a GPU's attention returns first; what it keeps beside that for backward, no other operator reads."""
-    return (_attends(*(given[n] for n in ("query", "key", "value")), *_how(given)[0], **_how(given)[1])[0],)
-
-
-def _attended_backward(given: dict[str, Any]) -> Any:
-    (dropout, causal), how = _how(given)
-    q, k, v = (given[name].contiguous() for name in ("query", "key", "value"))
-    grad = next(given[name] for name in ("grad_out", "grad_out_") if name in given)
-    out, lengths = _attends(q, k, v, dropout, causal, **how)
-    return _attends_backward(grad.contiguous(), q, k, v, out, lengths, dropout, causal, **how)
-
-
-def _how(given: dict[str, Any]) -> tuple[tuple[float, bool], dict[str, Any]]:
-    return (0.0, given.get("is_causal", False)), {
-        "attn_mask": given.get("attn_bias"),
-        "scale": given.get("scale"),
-    }
 
 
 class _Calls(TorchFunctionMode):
