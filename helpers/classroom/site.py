@@ -222,7 +222,7 @@ def _lesson(master: Master, names: set[str], to: Path) -> dict[str, Any]:
             marks = about.get("nbgrader", {})
             # what one has solved is nobody's on a page
             if not (marks.get("solution") or marks.get("grade") or "lesson.progress()" in source):
-                plain["outputs"] = list(shown[cell["id"]]["outputs"])
+                plain["outputs"] = [_explained(output) for output in shown[cell["id"]]["outputs"]]
             tags = ["hide-input"] if about.get("jupyter", {}).get("source_hidden") else []
             if "lesson.predict(" in source and plain["outputs"]:
                 tags = ["hide-input", "predict"]
@@ -242,6 +242,16 @@ def _lesson(master: Master, names: set[str], to: Path) -> dict[str, Any]:
 
 
 _RESULT = re.compile(r"\.against(_ratios)?\(")
+_OFF = re.compile(r"whole steps are off by up to \d+%")
+
+
+def _explained(output: dict[str, Any]) -> dict[str, Any]:
+    """How far simulated steps are off stands in many labels: there it leads to what that means."""
+    data = output.get("data", {})
+    if "text/html" not in data:
+        return output
+    to = r'<a href="../start.html#what-the-labels-mean">\g<0></a>'
+    return output | {"data": data | {"text/html": _OFF.sub(to, "".join(data["text/html"]))}}
 
 
 def _moves(name: str) -> dict[str, Any]:
