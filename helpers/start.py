@@ -28,7 +28,7 @@ PARTS = {
 #: how much time one has → the lessons, in an order in which each stands on those before it; and what one can do then
 ROADS = {
     "one hour": (["00"], "say whether a change made your code faster, and show it"),
-    "a day": (["00", "03", "01", "02", "06", "10"], "see in a trace what your training waits for, and make the first repairs"),
+    "a day": (["00", "01", "02", "03", "06", "10"], "see in a trace what your training waits for, and make the first repairs"),
     "a semester": ([f"{n:02d}" for n in range(19)], "make a training script fast that you have never seen"),
 }  # fmt: skip
 #: what limits a run, as `trace.classify` calls it → the lessons on it

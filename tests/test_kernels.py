@@ -141,6 +141,14 @@ def test_without_triton_kernels_can_be_written_and_say_what_is_missing() -> None
         kernel[(1,)](torch.zeros(1), BLOCK=1)
 
 
+@pytest.mark.parametrize(("installed", "enough"), [("3.6.0", False), ("3.7.0+git1", True), ("4.0.0", True)])
+def test_a_triton_that_is_too_old_is_as_none(
+    monkeypatch: pytest.MonkeyPatch, installed: str, enough: bool
+) -> None:
+    monkeypatch.setattr("helpers.kernels.interpreter.version", lambda package: installed)
+    assert kernels.available() is enough
+
+
 def test_without_triton_the_lesson_shows_what_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.arange(100.0)
     monkeypatch.setattr(kernels, "available", lambda: False)

@@ -137,7 +137,7 @@ def _landing(lessons: list[Master], about: Mapping[str, str]) -> str:
     for master in lessons:
         entry = build.index_entry(master)
         cards.append(
-            f'<a href="lessons/{master.name}.html"><img src="_static/opening/{master.name}.png" alt="" loading="lazy" width="760" height="300">'
+            f'<a href="lessons/{master.name}.html"><img src="_static/opening/{master.name}-small.png" alt="" loading="lazy" width="480" height="200">'
             f"<b>{escape(entry['title'])}</b><span>{escape(entry['question'])} {entry['minutes']} min.</span></a>"
         )
     gallery = '<div class="gallery">\n' + "\n".join(cards) + "\n</div>"
@@ -220,8 +220,9 @@ def _lesson(master: Master, names: set[str], to: Path) -> dict[str, Any]:
         else:
             plain |= {"execution_count": None, "outputs": []}
             marks = about.get("nbgrader", {})
-            if not (marks.get("solution") or marks.get("grade")):
-                plain["outputs"] = list(shown[cell["id"]]["outputs"])
+            # what one has solved is nobody's on a page
+            if not (marks.get("solution") or marks.get("grade") or "lesson.progress()" in source):
+                plain["outputs"] = [_explained(output) for output in shown[cell["id"]]["outputs"]]
             tags = ["hide-input"] if about.get("jupyter", {}).get("source_hidden") else []
             if "lesson.predict(" in source and plain["outputs"]:
                 tags = ["hide-input", "predict"]
@@ -241,6 +242,16 @@ def _lesson(master: Master, names: set[str], to: Path) -> dict[str, Any]:
 
 
 _RESULT = re.compile(r"\.against(_ratios)?\(")
+_OFF = re.compile(r"whole steps are off by up to \d+%")
+
+
+def _explained(output: dict[str, Any]) -> dict[str, Any]:
+    """How far simulated steps are off stands in many labels: there it leads to what that means."""
+    data = output.get("data", {})
+    if "text/html" not in data:
+        return output
+    to = r'<a href="../start.html#what-the-labels-mean">\g<0></a>'
+    return output | {"data": data | {"text/html": _OFF.sub(to, "".join(data["text/html"]))}}
 
 
 def _moves(name: str) -> dict[str, Any]:
@@ -263,10 +274,13 @@ def _open_with_picture(name: str, cells: list[dict[str, Any]], to: Path) -> None
         return
     chosen = next((f for f in found if name in OPENS and f[1].startswith(OPENS[name])), None)
     output, alt, _ = chosen or next((f for f in found if not f[2]), found[0])
-    _smaller(base64.b64decode(output["data"]["image/png"]), to / "_static" / "opening" / f"{name}.png")
+    png, folder = base64.b64decode(output["data"]["image/png"]), to / "_static" / "opening"
+    _smaller(png, folder / f"{name}.png")
+    _without_text(png, folder / f"{name}-small.png")
     figure = (
         f'<figure class="opens">\n<img src="../_static/opening/{name}.png" alt="{escape(alt)}">\n<figcaption>From this lesson. At its end '
-        "you can read it.</figcaption>\n</figure>"
+        'you can read it.</figcaption>\n</figure>\n<p class="ran">This page shows the lesson as it ran when it was built. Nothing is '
+        "live here: what is labelled <em>live (CPU)</em> was measured then.</p>"
     )
     title, mark, rest = cells[0]["source"].partition("\n## ")
     question, end, text = rest.partition("\n")
@@ -281,6 +295,29 @@ def _smaller(png: bytes, to: Path) -> None:
         plain = picture.convert("RGB")
         plain.thumbnail((760, 760), Image.Resampling.LANCZOS)
         plain.quantize(64).save(to, optimize=True)
+
+
+def _without_text(png: bytes, to: Path) -> None:
+    """A thumbnail, 480 × 200: bars, blocks and lines in colour. Its text could not be read at this size, so it is left out."""
+    from PIL import Image, ImageChops, ImageFilter
+
+    with Image.open(io.BytesIO(png)) as picture:
+        plain = picture.convert("RGB")
+    plain = plain.crop((0, plain.height // 7, plain.width, plain.height))  # below the title
+    red, green, blue = plain.split()
+    light = ImageChops.lighter(ImageChops.lighter(red, green), blue)
+    dark = ImageChops.darker(ImageChops.darker(red, green), blue)
+    grey = ImageChops.subtract(light, dark).point(lambda colour: 255 if colour < 40 else 0)
+    thin = [ImageFilter.MaxFilter(7), ImageFilter.MinFilter(7)]
+    for first, then in (thin, thin[::-1]):  # dark strokes on light, light ones on dark
+        plain.paste(plain.filter(first).filter(then), mask=grey)
+    white = Image.new("RGB", plain.size, "white")
+    drawn = ImageChops.difference(plain, white).convert("L").point(lambda far: 255 if far > 40 else 0)
+    plain = plain.crop(drawn.getbbox())
+    plain.thumbnail((460, 184), Image.Resampling.LANCZOS)
+    small = Image.new("RGB", (480, 200), "white")
+    small.paste(plain, ((480 - plain.width) // 2, (200 - plain.height) // 2))
+    small.quantize(64).save(to, optimize=True)
 
 
 def _within(names: set[str], up: str, asset: Callable[[str], str]) -> Callable[[re.Match[str]], str]:

@@ -34,7 +34,7 @@ lesson.start(
 )
 
 # %% [markdown]
-# Every table and picture says where its numbers come from. *live (CPU)* was measured on this machine just now; a **≈**
+# Every table and picture says where its numbers come from. *live (CPU)* was measured on the machine that ran the cell; a **≈**
 # stands before each number that a clock gave. *arithmetic* needed no run. *simulated (H100)* comes from a model of a GPU:
 # `simulate("H100")` gives PyTorch a GPU that is not there. Its times are estimates; **what waits for what** is exact.
 #
@@ -975,7 +975,7 @@ check_predict_run(
 # %% [markdown]
 # ### Noise on your own machine (2 min)
 #
-# The same code, timed twice, on your own CPU, just now. Nothing was changed between the two rows.
+# The same code, timed twice on one CPU. Nothing was changed between the two rows.
 
 # %% experiment tags=["nbval-ignore-output"]
 x = torch.randn(256, 256)

@@ -17,6 +17,7 @@ LESSON = "01_storage_and_stride"
 def test_the_start_page(lab: Lab, server: Server) -> None:
     """Its cells run, its link to a lesson opens it, and a learner has none of the teacher's menus."""
     lab.open("notebooks/start.ipynb")
+    lab.shot("09-start-page-first")
     lab.run_all(60)
     expect(lab.cell(1)).to_contain_text("The first lesson is 00 · Measure first")
     expect(lab.cell(3)).to_contain_text("Nothing is named yet")

@@ -157,6 +157,8 @@ def test_a_page_is_no_wider_than_a_phone(site: Path, page: Page, name: str) -> N
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto((site / f"{name}.html").as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    cut = "[...document.querySelectorAll('.cell_output pre')].filter(p => p.scrollWidth > p.clientWidth + 1).map(p => p.textContent)"
+    assert page.evaluate(cut) == [], "what a cell printed is cut at the right edge"
 
 
 @pytest.mark.parametrize("name", ["start", "lessons/03_gpu_queue", "lessons/09_saving_memory"])
