@@ -32,26 +32,50 @@ _KEPT = 8
 _OF_SIMULATION = 8
 #: what makes no new numbers, nor takes memory; torch.tensor() detaches what it has made where no mode looks
 _UNSEEN = BOOKKEEPING | {"aten.detach_", "aten.set_"}
+#: of c10's RecordScope: an operator; ranges that Python names are others
+_FUNCTION = 0
+_LIBRARIES = frozenset(
+    "_quantized inductor mkl mkldnn mkldnn_prepacked onednn prepacked quantized sparse static_runtime xnnpack".split()
+)
+#: counters that may be as much larger, when the calls are made in the other order, as a cache explains: this share, and so
+#: much a case
+_COSTS = {
+    "operators": 2,
+    "copies": 1,
+    "syncs": 0,
+    "flops": 4096,
+    "bytes_allocated": 4096,
+    "saved_bytes": 4096,
+}
+_SHARE = 0.5
 #: the most operators that a sentence names
 _TOLD = 5
 
 
 class Seen:
-    """Within this block, the profiler's callbacks note what the dispatcher is asked for, in this thread and in backward's."""
+    """Within this block, the profiler's callbacks note what the dispatcher is asked for, in this thread and in backward's.
+
+    RuntimeError at its end: they were ended within it, and others begun.
+    """
 
     def __enter__(self) -> "Seen":
         self._threads: list[list[Any]] = []
         Unseen.told_as = self._unseen = f"unseen {random.SystemRandom().random()}"
         state, options = torch.autograd.ProfilerState.CPU, private_torch.ProfilerOptions()
         private_torch.observe(private_torch.ProfilerConfig(state, *[False] * 5, options))
+        # who ends the observers, and starts others in their place, cannot know what these were told first
+        with torch.autograd.profiler.record_function(self._unseen):
+            pass
         return self
 
     def __exit__(self, *_: object) -> None:
         self._threads, Unseen.told_as = private_torch.observed(), ""
+        if not any(event.name() == self._unseen for events in self._threads for event in events):
+            raise RuntimeError("others observe in the place of these, which an answer has ended")
 
     def operators(self, whole: Set[str]) -> "Counter[str]":
         """Times by name, ``"aten.mul"``: of an operator in ``whole`` as it is, else of those that it is made of."""
-        times, sums = Counter[str](), _sums()
+        times, sums, others = Counter[str](), _sums(), _others()
         for events in self._threads:
             within: list[bool] = []  # of each open event: is it, or one around it, counted?
             for event in events:
@@ -61,10 +85,21 @@ class Seen:
                 elif kind == "push":
                     name, inside = event.name(), bool(within and within[-1])
                     op = name.replace("::", ".")
-                    counted = name.startswith("aten::") and (op in whole or op not in sums)
+                    # a range that an answer has named like an operator is none
+                    real = event.scope() == _FUNCTION
+                    counted = real and (
+                        name.startswith("aten::") and (op in whole or op not in sums) or name in others
+                    )
                     times[op] += counted and not inside
-                    within.append(inside or counted or name == self._unseen)
+                    within.append(inside or counted or name == self._unseen and not real)
         return +times
+
+
+@cache
+def _others() -> frozenset[str]:
+    """Operators of libraries beside PyTorch's own that compute: those that are there before an answer runs."""
+    names = (name.partition(".")[0] for name in private_torch.operator_names())
+    return frozenset(name for name in names if name.partition("::")[0] in _LIBRARIES)
 
 
 @cache
@@ -94,6 +129,13 @@ def differs(reports: list[dict[str, Any]], again: list[dict[str, Any]]) -> str:
         if late:
             return f"while its result was read, which takes no operators of its own, PyTorch's observers saw {_listed(late)}"
     if len(again) == len(reports) and reports and reports[0].get("counts"):
+        for name, slack in _COSTS.items():
+            sums = [
+                sum(counts[name] for counts in side)
+                for side in ([r["counts"] for r in reports], [o["counts"] for o in again])
+            ]
+            if sums[1] > sums[0] * (1 + _SHARE) + slack * len(again):
+                return f"{name} were {sums[0]:,}, and {sums[1]:,} when its calls were made in the other order"
         first, second = Counter[str](), Counter[str]()
         for report in reports:
             first.update(report["counts"]["by_operator"])
