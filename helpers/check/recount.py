@@ -26,8 +26,6 @@ from helpers.pytorch.dispatch_mode import Unseen
 ENOUGH_S = 0.03
 #: what reading a result asks for, at most so often for each of its tensors
 READING = {"aten.clone": 1, "aten.detach": 2, "aten.view": 2}
-#: operators a case that may differ between one order of the cases and the other
-_KEPT = 8
 #: operators that a simulated GPU may run of its own in a case, beside one in twenty of those that are counted
 _OF_SIMULATION = 8
 #: what makes no new numbers, nor takes memory; torch.tensor() detaches what it has made where no mode looks
@@ -48,6 +46,13 @@ _COSTS = {
     "saved_bytes": 4096,
 }
 _SHARE = 0.5
+#: what printing a tensor asks for, unseen by the counters, which have a sync for it; no operator that computes a result
+_PRINTING = frozenset(
+    f"aten.{name}"
+    for name in """_local_scalar_dense _reshape_alias _to_copy abs bitwise_and cat ceil div eq fill_ gt isfinite lt masked_select max
+    min mul ne select slice stack unbind view view_as_real""".split()
+)
+_PRINTS = {"Tensor.__repr__", "Tensor.__format__"}
 #: the most operators that a sentence names
 _TOLD = 5
 
@@ -123,40 +128,37 @@ def differs(reports: list[dict[str, Any]], again: list[dict[str, Any]]) -> str:
     for one in again:
         if one["error"]:
             return f"it raised {one['error']} when its calls were made in the other order"
-        if text := _told(one["counted"], one["seen"], bool(one["simulated"])):
+        printed = one["counts"] is not None and not _PRINTS.isdisjoint(one["counts"]["sync_by"])
+        if text := _told(one["counted"], one["seen"], bool(one["simulated"]), printed):
             return text
         late = {name: n for name, n in one["late"].items() if n > READING.get(name, 0) * one["tensors"]}
         if late:
             return f"while its result was read, which takes no operators of its own, PyTorch's observers saw {_listed(late)}"
-    if len(again) == len(reports) and reports and reports[0].get("counts"):
-        for name, slack in _COSTS.items():
-            sums = [
-                sum(counts[name] for counts in side)
-                for side in ([r["counts"] for r in reports], [o["counts"] for o in again])
-            ]
-            if sums[1] > sums[0] * (1 + _SHARE) + slack * len(again):
-                return f"{name} were {sums[0]:,}, and {sums[1]:,} when its calls were made in the other order"
-        first, second = Counter[str](), Counter[str]()
-        for report in reports:
-            first.update(report["counts"]["by_operator"])
-        for one in again:
-            second.update(one["seen"])
-        # a case may make what later ones keep, and which that is follows from their order: some operators a case
-        if second.total() > first.total() + _KEPT * len(again):
-            return _told(first, second, False)
+    pairs = list(zip(reversed(reports), again, strict=False))
+    for name, slack in _COSTS.items():
+        sums = [
+            sum((side.get("counts") or {}).get(name, 0) for side in sides)
+            for sides in zip(*pairs, strict=True)
+        ]
+        # a case may make what later ones keep, and which that is follows from their order
+        if pairs and sums[1] > sums[0] * (1 + _SHARE) + slack * len(pairs):
+            return f"its {name} were {sums[0]:,}, and {sums[1]:,} when its calls were made in the other order"
     return ""
 
 
-def _told(counted: Mapping[str, int] | None, seen: Mapping[str, int], simulated: bool) -> str:
+def _told(
+    counted: Mapping[str, int] | None, seen: Mapping[str, int], simulated: bool = False, printed: bool = False
+) -> str:
     """Both, of the operators that were seen more often than they were counted; "" if none was, or nothing was counted.
 
     Some are counted that the observers do not see: what a mode takes apart. That most are not seen tells of observers ended.
-    simulated: a simulated GPU runs some operators of its own, which are seen and not counted.
+    simulated: a simulated GPU runs some operators of its own, which are seen and not counted. printed: so does printing.
     """
     if counted is None:
         return ""
     # of a name that is one operator and several, `max` of one tensor and of two, nothing tells which was seen
     more = [n for n in seen if n not in _UNSEEN | _sums() and seen[n] > counted.get(n, 0)]
+    more = [n for n in more if n not in _PRINTING] if printed else more
     beyond = sum(seen[name] - counted.get(name, 0) for name in more)
     if simulated and beyond <= _OF_SIMULATION + sum(counted.values()) // 20:
         more = []

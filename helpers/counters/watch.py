@@ -125,6 +125,10 @@ class Watch(Mode):
         for storage, nbytes in made.values():
             self._allocate(op.name, storage, nbytes, new=True)
         if op.mutable:
+            for key, (storage, nbytes) in _written(op, args, kwargs).items():
+                # a bytearray, an array: memory all the same, from the first operator on that writes into it
+                if not _resizable(storage) and key not in self._alive and not storage.is_shared():
+                    self._allocate(op.name, storage, nbytes)
             for storage, nbytes in before.values():
                 if _nbytes(storage) != nbytes:
                     self.resized(op.name, storage)
@@ -212,9 +216,13 @@ def _held(given: Iterable[torch.Tensor]) -> Storages:
     return storages
 
 
+def _written(op: Operator, args: Any, kwargs: Any) -> Storages:
+    return _storages(args[:1] if op.name.endswith("_") else kwargs.get("out"))
+
+
 def _leaves_torch(op: Operator, before: Storages, args: Any, kwargs: Any) -> bool:
     """Does it write what torch holds into memory that torch did not make, such as an array's?"""
-    into = _storages(args[:1] if op.name.endswith("_") else kwargs.get("out"))
+    into = _written(op, args, kwargs)
     return any(not _resizable(s) for s, _ in into.values()) and any(
         _resizable(s) for s, n in before.values() if n
     )
