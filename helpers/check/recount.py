@@ -134,15 +134,12 @@ def differs(reports: list[dict[str, Any]], again: list[dict[str, Any]]) -> str:
         late = {name: n for name, n in one["late"].items() if n > READING.get(name, 0) * one["tensors"]}
         if late:
             return f"while its result was read, which takes no operators of its own, PyTorch's observers saw {_listed(late)}"
-    pairs = list(zip(reversed(reports), again, strict=False))
+    # a case may make what later ones keep, and which that is follows from their order
+    sides = [reports[len(reports) - len(again) :], again]
     for name, slack in _COSTS.items():
-        sums = [
-            sum((side.get("counts") or {}).get(name, 0) for side in sides)
-            for sides in zip(*pairs, strict=True)
-        ]
-        # a case may make what later ones keep, and which that is follows from their order
-        if pairs and sums[1] > sums[0] * (1 + _SHARE) + slack * len(pairs):
-            return f"its {name} were {sums[0]:,}, and {sums[1]:,} when its calls were made in the other order"
+        was, now = (sum((one.get("counts") or {}).get(name, 0) for one in side) for side in sides)
+        if now > was * (1 + _SHARE) + slack * len(again):
+            return f"its {name} were {was:,}, and {now:,} when its calls were made in the other order"
     return ""
 
 

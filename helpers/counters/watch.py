@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -42,13 +43,14 @@ def calls_back() -> bool:
     That counts as everywhere else: a tensor is printed by PyTorch's own code, but a subclass's `__torch_function__`, or a
     number of a class of its own among the options for printing, could do all the work meanwhile.
     """
-    of_an_answer, frame = False, sys._getframe(1)
+    of_an_answer = False
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if of_an_answer and code.co_name == "stand_in" and code.co_filename == _STAND_INS:
             return True
         of_an_answer = of_an_answer or not code.co_filename.startswith(_OTHERS)
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 
