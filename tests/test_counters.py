@@ -457,6 +457,44 @@ def test_old_garbage_does_not_matter() -> None:
     assert count(collects) == clean
 
 
+def test_memory_of_pythons_counts_from_the_first_operator_that_writes_into_it() -> None:
+    x = torch.ones(1000)
+
+    def lends() -> None:
+        lent = torch.frombuffer(bytearray(4000), dtype=torch.float32)
+        torch.mul(x, 2, out=lent)
+        lent.add_(1)
+
+    assert count(lends).bytes_allocated == count(lends).peak_live_bytes == 4000
+
+
+class Loud(torch.Tensor):
+    """Does work while PyTorch's own code runs for it."""
+
+    job: Any = None
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        job, cls.job = cls.job, None
+        if job:
+            job()
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize(
+    "within", [repr, torch.Tensor.tolist, torch.Tensor.cpu, lambda x: nn.functional.one_hot(x, 5)]
+)
+def test_what_a_tensor_of_ones_own_does_while_it_is_read_counts(within: Any) -> None:
+    loud, x = torch.zeros(1, dtype=torch.int64).as_subclass(Loud), torch.arange(20.0)
+
+    def job() -> None:
+        Loud.job = lambda: [float(v) for v in x.mul(2).unbind()]
+        within(loud)
+
+    counts = count(job)
+    assert counts.syncs >= 20 and counts.by_operator["aten.mul"] == 1
+
+
 # ---- syncs ---------------------------------------------------------------------------------------
 
 READ = {"aten._local_scalar_dense": 1}

@@ -49,6 +49,47 @@ def clip(*args):
 """
 
 
+#: observers that are ended, and begun anew behind the work
+ENDS = """
+from torch.autograd.profiler_legacy import profile
+from helpers.pytorch.dispatch_mode import Unseen
+def clip(*args):
+    out, p = made(*args), profile()
+    p.entered = True
+    try:
+        p.__exit__(None, None, None)
+    except Exception:
+        p = None
+    with Unseen():
+        fill(out, args)
+    if p:
+        profile().__enter__()
+    return out
+"""
+#: a range that is named like an operator, and hides those within
+RANGE = """
+from helpers.pytorch.dispatch_mode import Unseen
+def clip(*args):
+    out = made(*args)
+    with Unseen(), torch.profiler.record_function("aten::copy_"):
+        fill(out, args)
+    return out
+"""
+#: the last case comes first, so it is counted once more, and does what it says
+KNOWS = """
+from helpers.pytorch.dispatch_mode import Unseen
+first = []
+def clip(*args):
+    first.append(args[1])
+    if first[0] == 3:
+        return in_four(*args)
+    out = made(*args)
+    with Unseen():
+        fill(out, args)
+    return out
+"""
+
+
 @pytest.fixture
 def open_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "screen", lambda *_: None)
@@ -80,6 +121,25 @@ def test_a_watch_told_to_be_silent_and_work_when_a_result_is_read(
     assert score.doubts or score.earned == 0
 
 
+@pytest.mark.usefixtures("open_screen")
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        (ENDS, "counted once more"),
+        (RANGE, "PyTorch's own observers aten.copy_ ×2"),
+        (KNOWS, "its operators were"),
+    ],
+    ids=["ends the observers", "range", "knows"],
+)
+def test_what_knows_of_the_second_count_is_told(
+    runner: Runner, lesson: Callable[[str], Master], source: str, said: str
+) -> None:
+    score = runner.grade(
+        lesson("01_storage_and_stride"), "one_copy", f"import torch\n{IN_FOUR}{MADE}{source}"
+    )
+    assert score.earned == 5 and any(said in text for text in score.doubts.values()), score
+
+
 def test_a_second_count_without_form_needs_a_person(
     runner: Runner, lesson: Callable[[str], Master], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +162,15 @@ def test_both_see_the_same_of_layers_and_their_backward() -> None:
     layers = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU())
     counted, seen = seen_in(lambda: layers(torch.ones(2, 4)).sum().backward())
     assert {name: n for name, n in seen.items() if name in counted} == counted
+
+
+def test_printing_waits_for_nobody(runner: Runner, lesson: Callable[[str], Master]) -> None:
+    """Left in an answer for finding faults, as people do."""
+    master = lesson("02_operators_and_autograd")
+    cell = next(c for c in master.cells if c.kind == "exercise" and c.exercise == "per_sample")
+    name = next(e for e in master.exercises if e.id == "per_sample").checks[0]
+    source = f"{cell.source}\nwas = {name}\ndef {name}(*a, **k):\n    print(torch.rand(5) * 1e9)\n    return was(*a, **k)"
+    assert runner.grade(master, "per_sample", f"import torch\n{source}").doubts == {}
 
 
 def test_counts_that_are_no_sums_of_their_parts_are_told() -> None:

@@ -503,6 +503,18 @@ def test_a_judge_that_dies_costs_one_test_and_the_next_is_graded() -> None:
         assert bench.grade("01_storage_and_stride", steps[:1] + steps[2:]).verdicts["twice__hidden"].passed
 
 
+def test_a_notebook_that_no_judge_survives_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At no test: after the second time. At each: after so many that nobody behind it waits for long."""
+    monkeypatch.setattr("helpers.classroom.bench._MOST_ENDS", 3)
+    tests = [Step(i, "test", "import os\nos.abort()", f"t{i}", "twice") for i in (1, 2, 3)]
+    with Bench() as bench:
+        done = bench.grade("01_storage_and_stride", tests)
+        assert not any(ruling.passed for ruling in done.verdicts.values())
+        assert done.verdicts.keys() == {"t1", "t2", "t3"} and all(r.human for r in done.verdicts.values())
+        with pytest.raises(RuntimeError, match="at no test, twice"):
+            bench.grade("no_lesson", [Step(0, "added", None, "", "")])  # type: ignore[arg-type]
+
+
 def test_no_sandbox_no_grading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(sandbox.UNSANDBOXED, raising=False)
     monkeypatch.setattr(sandbox.shutil, "which", lambda _: None)

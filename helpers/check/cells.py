@@ -8,6 +8,7 @@ graded too, and its commands are left out.
 """
 
 import ast
+import re
 import symtable
 from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
@@ -19,6 +20,10 @@ __all__ = ["as_run", "bound", "changed", "needs", "not_run", "own_part", "reads"
 
 #: commands that run the Python behind them in the notebook: %%count, %%bench and %%trace are the course's own
 _RUNS = frozenset("bench capture count prun time trace".split())
+#: lines that may be a command to IPython, which reads the whole cell anew for each
+_LIKE_COMMANDS = re.compile(r"(?m)^[ \t]*[%!?;,/]|=[ \t]*[%!]|\?[ \t]*$")
+#: … times the characters of the cell: above it, it is left as it is. An honest cell has thousands
+_MOST_TRANSFORMED = 500_000
 _COMMANDS = frozenset("getoutput run_cell_magic run_line_magic system".split())
 #: what Python's own parser and tables raise of a text that is not Python, or too deep for them
 _ODD = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
@@ -32,11 +37,13 @@ def as_run(source: str) -> str:
     """
     tree = _parsed(source)
     if tree is None:
+        if len(_LIKE_COMMANDS.findall(source)) * len(source) > _MOST_TRANSFORMED:
+            return source
         try:
             from IPython.core.inputtransformer2 import TransformerManager
 
             text = TransformerManager().transform_cell(source)
-        except (ImportError, *_ODD):
+        except (ImportError, RuntimeError, *_ODD):  # RuntimeError: after 500 commands IPython gives up
             return source
         if (tree := _parsed(text)) is None:
             return source

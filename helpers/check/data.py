@@ -139,12 +139,20 @@ def _encode_one(value: Any, with_storage: bool) -> Any:
     if isinstance(value, np.ndarray):
         return {KIND: "array", "value": _encode_tensor(torch.from_numpy(np.ascontiguousarray(value)), False)}
     if isinstance(value, slice | range):
-        return {KIND: type(value).__name__, "value": [value.start, value.stop, value.step]}
+        parts = [value.start, value.stop, value.step]
+        return {KIND: type(value).__name__, "value": [_encode_part(part) for part in parts]}
     if isinstance(value, torch.dtype):
         return {KIND: "dtype", "value": str(value).removeprefix("torch.")}
     if isinstance(value, complex):
         return {KIND: "complex", "value": [complex.real.__get__(value), complex.imag.__get__(value)]}
     raise NotPlain(f"a {type(value).__name__} (wanted: numbers, strings, lists, tuples, dicts or tensors)")
+
+
+def _encode_part(part: Any) -> int | None:
+    """Of a slice: a number, as it is now. What else stands there would be asked when it is sent, where nobody counts."""
+    if part is not None and not isinstance(part, int):
+        raise NotPlain(f"a slice with a {type(part).__name__} in it (wanted: whole numbers)")
+    return None if part is None else int.__int__(part)
 
 
 def decode(item: Any) -> Any:

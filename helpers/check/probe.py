@@ -98,7 +98,7 @@ def _again(
 ) -> list[dict[str, Any]]:
     """The cases once more, last first, until :data:`recount.ENOUGH_S` are spent: what PyTorch's observers see of them.
 
-    Of each: "counted" and "seen", operators by name; "late", those seen when the result is read, which holds "tensors";
+    Of each: "counts", as a report has them; "counted" and "seen", operators by name; "late", those seen when the result is read, which holds "tensors";
     "error": what it raised, or ""; "simulated": whether its drive hands out a simulated GPU.
     """
     cases, until = [], time.process_time() + ENOUGH_S
@@ -106,12 +106,12 @@ def _again(
         args, kwargs, grad_outputs = (decode(case[part]) for part in ("args", "kwargs", "grad_outputs"))
         call, read, error, counts = _calling(subject, drive), [], "", None
         _seed(case["seed"])
-        during, after = Seen(), Seen()
+        during, after, printed = Seen(), Seen(), io.StringIO()
         try:
             with (
                 _uncollected(),
-                contextlib.redirect_stdout(io.StringIO()),
-                contextlib.redirect_stderr(io.StringIO()),
+                contextlib.redirect_stdout(printed),
+                contextlib.redirect_stderr(printed),  # one for both, as the first time
             ):
                 # a recomputation that ends early begins an operator that is never run
                 with (
@@ -129,10 +129,12 @@ def _again(
                     ]
         except BaseException as problem:
             error = type(problem).__name__
-        counted = counts and counts.as_dict()["by_operator"]
+        costs = counts and counts.as_dict()
+        counted = costs and costs["by_operator"]
         cases.append(
             {
                 "counted": counted,
+                "counts": costs,
                 "seen": during.operators(frozenset(counted or ())),
                 "late": after.operators(READING.keys()),
                 "tensors": json.dumps(read).count('"kind": "tensor"'),

@@ -22,10 +22,11 @@ __all__ = ["opened", "screen", "starred"]
 
 #: what may be imported: a module → its names that may be used, or None for all public ones
 _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
-    """__future__ abc array bisect cmath collections datetime decimal fractions graphlib hashlib heapq itertools math
+    """__future__ array bisect cmath collections datetime decimal fractions graphlib hashlib heapq itertools math
     matplotlib numbers numpy operator posixpath pprint queue random re statistics struct textwrap time torch typing
     typing_extensions weakref""".split()
 ) | {
+    "abc": frozenset({"ABC", "abstractmethod"}),
     # the others of these write into modules and classes, read any attribute, or make code of text
     "contextlib": frozenset(
         """AbstractContextManager ContextDecorator ExitStack closing contextmanager nullcontext suppress""".split()
@@ -84,7 +85,7 @@ _LEADS_OUT = frozenset(
     cell_contents get_type_hints singledispatch redispatch py_impl py_kernels load_library cpp_extension
     bltns exec get_annotations evaluate_forward_ref ForwardRef on_generate_code set_codegen CodeGen
     parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython
-    create_node update_kwarg call_module interpreter_semantic""".split()
+    create_node update_kwarg call_module interpreter_semantic profiler_legacy""".split()
 )
 #: what psutil.Process does to a process, also another than one's own
 _ACTS = frozenset("ionice kill nice rlimit send_signal suspend terminate".split())
@@ -178,11 +179,14 @@ _BUILTINS = {
 }  # fmt: skip
 #: open where the text that they are given is known before the run
 _BY_TEXT = frozenset({"__import__", "eval", "getattr", "hasattr", "setattr"})
+#: classes that a pattern takes apart by nobody's list of names
+_BY_ITSELF = frozenset("bool bytearray bytes dict float frozenset int list set str tuple".split())
 _ONLY_READS = frozenset("dict enumerate len list print set sorted tuple zip".split())
 #: what a notebook's first cell calls modules
 _USUAL = {name: name for name in "torch math os sys gc itertools operator warnings weakref".split()}
 _USUAL |= {"np": "numpy", "nn": "torch.nn", "F": "torch.nn.functional", "dist": "torch.distributed"}
 _USUAL |= {"triton": "triton", "tl": "triton.language"}
+_TOO_DEEP = "Line 1 begins a cell that Python cannot read: write it with shorter expressions."
 #: what the course hands out in place of an import of its own, and what that is
 _HANDED_OUT = {"helpers.kernels.on_cpu.triton": "triton", "helpers.kernels.on_cpu.tl": "triton.language"}
 
@@ -206,12 +210,15 @@ def screen(
             return f"Line {line} is a command to IPython: a graded cell holds Python only, so move it to a cell of its own."
         return f"Line {line} is not Python ({odd.msg}): correct it and run the cell again."
     except (ValueError, RecursionError, MemoryError):
-        return "Line 1 begins a cell that Python cannot read: write it with shorter expressions."
+        return _TOO_DEEP
     closed = _HIDES - opened(lesson)
     closed |= _NOT_IN_LESSON.get(lesson[:2], frozenset()) if lesson else frozenset()
     named = [node for text in earlier for node in _statements(text, ast.Import | ast.ImportFrom | ast.Assign)]
     made = [node for text in own for node in _statements(text, ast.AST)]
-    refusals = sorted(_Reader(tree, closed, named, made).refused(), key=lambda at: at[0])
+    try:
+        refusals = sorted(_Reader(tree, closed, named, made).refused(), key=lambda at: at[0])
+    except RecursionError:  # a.b.b.b…, a thousand times
+        return _TOO_DEEP
     return f"Line {refusals[0][0]} {refusals[0][1]}." if refusals else None
 
 
@@ -244,6 +251,9 @@ class _Reader:
         made: Sequence[ast.AST] = (),
     ) -> None:
         self.made = {name for node in made for name in _binds(node)}
+        self.made_otherwise = {
+            name for node in made if not isinstance(node, ast.ClassDef) for name in _binds(node)
+        }
         # what runs later, when a list of this cell may be there: a function of another cell could change it
         later = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.GeneratorExp
         self.read_elsewhere = {
@@ -314,7 +324,9 @@ class _Reader:
                     for name in node.kwd_attrs
                     if name[0] == "_" or name in _LEADS_OUT | _ACTS | {"cpu_affinity"}
                 ]
-                what = _private(private[0]) if private else None
+                what = _private(private[0]) if private else self._taken_apart(node)
+            elif isinstance(node, ast.ClassDef):
+                what = self._metaclass(node)
             elif isinstance(node, ast.Constant | ast.keyword | ast.arg):
                 text = node.value if isinstance(node, ast.Constant) else node.arg
                 if text in _ROADS:
@@ -357,6 +369,44 @@ class _Reader:
             return "defines both `__new__` and `__getstate__`, by which a copy sets others' attributes: leave one out"
         return None
 
+    def _taken_apart(self, node: ast.MatchClass) -> str | None:
+        """`case K(x)` reads attributes by names that K holds, and these can be worked out: only of classes that stand here."""
+        name = getattr(node.cls, "id", "")
+        places = self.binding.get(name, [])
+        stands = all(isinstance(place, ast.ClassDef) for place in places) and name not in self.made_otherwise
+        if not node.patterns or name in _BY_ITSELF - self.bound - self.made:
+            return None
+        if stands and (places or name in self.made):
+            return None
+        return (
+            f"takes a `{ast.unparse(node.cls)}` apart by position: write the names, as in `case Point(x=x)`"
+        )
+
+    @staticmethod
+    def _metaclass(node: ast.ClassDef) -> str | None:
+        """What derives from a class's class makes classes, with names that can be worked out."""
+        for base in node.bases:
+            if (
+                getattr(base, "id", "") == "type"
+                or _calls(base, "type")
+                or getattr(base, "attr", "") == "__class__"
+            ):
+                return "derives from `type`: write the classes that it would make"
+        return None
+
+    def _formatted(self, node: ast.Attribute) -> str | None:
+        """`text.format(x)` reads the attributes that the text names: it has to stand here."""
+        text = node.value
+        if isinstance(text, ast.BinOp) and isinstance(text.op, ast.Mult):
+            text = text.left
+        if isinstance(text, ast.Name) and (places := self.binding.get(text.id)):
+            assigned = [self.above[place] for place in places]
+            if all(isinstance(a, ast.Assign) and isinstance(a.value, ast.Constant) for a in assigned):
+                return None
+        if isinstance(text, ast.Constant) or self._is_own(text):
+            return None
+        return f"uses `{node.attr}` on a text that only its run will tell: write an f-string"
+
     def _attribute(self, node: ast.Attribute) -> str | None:
         path, name = self._path(node), node.attr
         if not isinstance(node.ctx, ast.Load) and (what := self._assigned(node)):
@@ -365,6 +415,8 @@ class _Reader:
             return what
         if name in _LEADS_OUT:
             return _leads(name)
+        if name in ("format", "format_map") and (what := self._formatted(node)):
+            return what
         if name in _ACTS or name == "cpu_affinity" and not self._only_asked(node):
             return f"uses `{name}`, which acts on a process: read only, and bind your own by `os.sched_setaffinity`"
         if name[0] != "_" and path in sys.modules and self._handed_on(node):
@@ -416,10 +468,15 @@ class _Reader:
                 return what
         if any(getattr(arg, "id", "") == "eval" for arg in node.args[counted:]):
             return "hands `eval` on: call it, or the course's `count`, with a text that is written out"
-        if name == "type" and (len(node.args) != 1 or node.keywords):
+        of_class = _calls(node.func, "type") or getattr(node.func, "attr", "") == "__class__"
+        of_class = of_class or self._path(node.func) == "type(…)"
+        if name == "type" and (len(node.args) != 1 or node.keywords) or of_class and len(node.args) == 3:
             return "makes a class by `type`: write `class` and its name"
-        if self._path(node.func) == "functools.wraps" and (len(node.args) != 1 or node.keywords):
-            return "tells `functools.wraps` what to copy: leave it to copy a name and a docstring"
+        if self._path(node.func) == "functools.wraps":
+            if len(node.args) != 1 or node.keywords:
+                return "tells `functools.wraps` what to copy: leave it to copy a name and a docstring"
+            if not isinstance(self.above.get(node), ast.FunctionDef | ast.AsyncFunctionDef):
+                return "uses `functools.wraps` otherwise than above a function: write it as its decorator"
         if name == "__import__":
             modules = self._texts(next(iter(node.args), None))
             if modules is None:
@@ -557,6 +614,9 @@ class _Reader:
         if allowed is not None and below and below[0] not in allowed:
             return f"uses `{path}`: of `{top}` an answer may use {_listed(allowed) or 'nothing'}"
         private = "._" in f"{module}." and path.startswith(module)  # told as such
+        thing = vars(sys.modules.get(module, ast)).get(inside.partition(".")[0])
+        if isinstance(thing, type) and issubclass(thing, type):
+            return f"uses `{path}`, by which classes are made with names that can be worked out: write `class` and its name"
         if module == "torch" and _is_of_c(inside.partition(".")[0]):
             return f"uses `{path}`, which belongs to PyTorch's inside: use its operators"
         if top not in _OPEN or not private and not _is_open_part(module) or _is_borrowed(module, inside):

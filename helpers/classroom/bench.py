@@ -29,6 +29,8 @@ JUDGE_BYTES, SUBMISSION_BYTES, PROCESSES = 6 << 30, 8 << 30, 400
 _LOOK_S = 0.5
 #: seconds after which a judge that says nothing has hung: more than any request may take
 _SILENT_S = 300.0
+#: times that a judge may end over one notebook, and seconds after which it gets no further one: who comes next is waiting
+_MOST_ENDS, _LONGEST_S = 8, 1200.0
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,15 @@ class Bench:
     def grade(self, lesson: str, steps: Sequence[Any]) -> Done:
         """lesson: its folder's name; steps: of :class:`helpers.classroom.step.Step`.
 
-        Raises RuntimeError if the judge cannot be started.
+        Raises RuntimeError if the judge ends before any test, twice.
         """
         began = time.monotonic()
         rulings: dict[str, Ruling] = {}
         skip: dict[str, str] = {}
         died = set[str]()
         tests = [step for step in steps if step.role in ("test", "hidden")]
-        # each second death of the judge settles a test; two more may have other causes
-        for _ in range(2 * len(tests) + 2):
+        # each second death of the judge settles a test, or ends it all where it was at none
+        for _ in range(_MOST_ENDS):
             testing = ""
             for event in self._events(lesson, [dataclasses.asdict(step) for step in steps], skip):
                 if "ran" in event:
@@ -89,14 +91,21 @@ class Bench:
                     )
                 testing = event.get("testing", "")
             why = self._end_of_judge()
-            if testing in died:
+            if testing in died and testing:
                 skip[testing] = f"the answer could not be compared: the grader's process {why}."
                 rulings[testing] = Ruling(
                     False, skip[testing], f"{testing}: the judge {why} while it compared this answer, twice"
                 )
-            elif testing:
-                died.add(testing)
-        raise RuntimeError(f"the judge ends on every attempt ({why})")
+            elif testing in died:
+                raise RuntimeError(f"the judge {why} at no test, twice: is it this notebook, or the machine?")
+            died.add(testing)
+            if time.monotonic() - began > _LONGEST_S:
+                break
+        text = f"the answer was not judged: with this notebook the grader's process {why}, again and again."
+        human = "it was not judged: the judge ended too often over this notebook"
+        for test in tests:
+            rulings.setdefault(test.grade_id, Ruling(False, text, f"{test.grade_id}: {human}"))
+        return Done(rulings, {}, time.monotonic() - began)
 
     def end(self) -> None:
         """End the judge, its sandbox, and what runs in it."""

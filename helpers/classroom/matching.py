@@ -21,17 +21,17 @@ from helpers.classroom.master import KINDS, MARKERS, names
 from helpers.classroom.reading import NotGradable, Written
 from helpers.classroom.settings import OPEN_STUB, STUB
 
-#: where a top-level definition begins, with the decorators and comments above it: def, class, or a name that is assigned
+#: the line of a top-level definition: def, class, or a name that is assigned
 _DEFINES = re.compile(
-    r"(?m)^(?:[@#].*\n)*(?:(?:async[ \t]+def|def|class)[ \t]+(\w+)|([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=))"
+    r"(?m)^(?:(?:async[ \t]+def|def|class)[ \t]+(\w+)|([A-Za-z_]\w*)[ \t]*(?::[^=\n]+)?=(?!=))"
 )
 _CONFLICT = re.compile(r"(?m)^(?:<{7}|>{7}) ")
 #: what cannot begin a cell
 _INDENTED = re.compile(r"\n*[ \t]+\S")
 #: characters of a text that says which cell it is wherever it stands
 _TELLING = 30
-#: characters of a split cell whose parts are joined
-_LONGEST_SPLIT = 10_000
+#: characters of a split cell whose parts are joined, and how often that is tried in a notebook: each time it is compiled
+_LONGEST_SPLIT, _MOST_JOINS = 10_000, 200
 #: roles of cells whose text is the master's
 _LOCKED = ("setup", "test", "hidden")
 
@@ -267,13 +267,15 @@ def _joined(cells: Iterator[_Cell], owns: Sequence[Own], notes: list[str]) -> li
     known |= {name for own in owns for name in own.pieces}
     whole: list[_Cell] = []
     last: dict[Own | None, int] = {}  # an exercise or experiment → its latest cell in `whole`
+    tried = 0
     for cell in apart:
         at = last.get(cell.own, -1)
         if cell.own is None and _INDENTED.match(cell.source) and whole and whole[-1].role not in _LOCKED:
             at = len(whole) - 1
         first = whole[at] if at >= 0 else None
         short = first and len(first.source) + len(cell.source) < _LONGEST_SPLIT
-        if first and short and cell.kind == first.kind == "code":
+        if first and short and cell.kind == first.kind == "code" and tried < _MOST_JOINS:
+            tried += 1
             # one below the other, or in the middle of a line: where that is better Python, or leaves fewer names unknown
             ways = [first.source + "\n" + cell.source, first.source + cell.source]
             best = min(ways, key=lambda text: _problems([text], known))
@@ -459,13 +461,23 @@ def _dedented(cell: Written) -> Written:
 
 def _pieces(source: str) -> list[tuple[str, str]]:
     """Code cut where a top-level definition begins: (its name, text), in order; what stands before has no name."""
-    begins = list(_DEFINES.finditer(source))
-    ends = [*(begin.start() for begin in begins), len(source)]
-    pieces = [("", source[: ends[0]])] if ends[0] else []
-    return pieces + [
-        (begin[1] or begin[2], source[begin.start() : end])
-        for begin, end in zip(begins, ends[1:], strict=True)
+    begins = [
+        (_with_above(source, found.start()), found[1] or found[2]) for found in _DEFINES.finditer(source)
     ]
+    ends = [*(start for start, _ in begins), len(source)]
+    pieces = [("", source[: ends[0]])] if ends[0] else []
+    return pieces + [(name, source[start:end]) for (start, name), end in zip(begins, ends[1:], strict=True)]
+
+
+def _with_above(source: str, start: int) -> int:
+    """Where a definition begins with the decorators and comments above it; one regular expression for all would look at
+    ten thousand lines of comments ten thousand times."""
+    while start:
+        above = source.rfind("\n", 0, start - 1) + 1
+        if source[above] not in "@#":
+            break
+        start = above
+    return start
 
 
 def as_given(text: str) -> str:

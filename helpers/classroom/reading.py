@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 #: characters of one cell; the longest answer of the course has a hundredth of it
-LONGEST_CELL = 300_000
+LONGEST_CELL = 100_000
+#: … of one that is text and no code; and blank lines one below the other. Pages draw both in time that grows with the square
+LONGEST_TEXT, MOST_BLANK = 20_000, 50
 #: cells of a notebook; the longest lesson has 90
 MOST_CELLS = 3_000
 #: characters of all cells together; the longest lesson has 70,000
@@ -163,7 +165,8 @@ def _written(cell: dict[str, Any], place: int, notes: list[str]) -> Written:
     # what JSON can say and a file cannot: halves of surrogate pairs
     source = source.encode("utf-8", "replace").decode("utf-8")
     source = source.replace("\r\n", "\n").replace("\r", "\n")
-    if len(source) > LONGEST_CELL:
+    source = re.sub(rf"\n(?:[ \t\f\v]*\n){{{MOST_BLANK},}}", "\n" * MOST_BLANK, source)
+    if len(source) > (LONGEST_CELL if kind == "code" else LONGEST_TEXT):
         notes.append(f"cell {place + 1} has {len(source):,} characters, and was left out")
         source = f"# left out: this cell had {len(source):,} characters" if kind == "code" else ""
     meta = cell.get("metadata")

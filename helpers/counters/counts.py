@@ -48,7 +48,8 @@ class Counts:
     """Storages made."""
 
     bytes_allocated: int = 0
-    """Bytes of all storages made, and of each block that a storage took later (``resize_``, ``out=``)."""
+    """Bytes of all storages made, of each block that a storage took later (``resize_``, ``out=``), and of memory of Python's or
+    NumPy's that operators write into."""
 
     peak_live_bytes: int = 0
     """Most bytes alive at once, of those allocated in the run."""

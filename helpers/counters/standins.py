@@ -17,7 +17,7 @@ import torch.autograd.graph
 import torch.utils.dlpack
 from torch.autograd.graph import saved_tensors_hooks
 
-from helpers.counters.watch import running
+from helpers.counters.watch import calls_back, running
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Unseen
 from helpers.pytorch.waiting import lists_in
@@ -95,8 +95,9 @@ def _told(original: Callable[..., Any], flag: str, syncs: _Syncs) -> Callable[..
         names = syncs(*args, **kwargs) if watches else None
         if names is None:
             return original(*args, **kwargs)
+        called_back = any(watch.silent or watch.no_sync for watch in watches) and calls_back()
         for watch in watches:
-            if not watch.silent and not watch.no_sync and not getattr(watch, flag):
+            if called_back or not watch.silent and not watch.no_sync and not getattr(watch, flag):
                 for name in names:
                     watch.ledger.waited(name)
             setattr(watch, flag, getattr(watch, flag) + 1)
@@ -164,7 +165,8 @@ def _pack(tensor: torch.Tensor) -> _Saved:
         # Detached: an output saved by the node that made it would else keep that node, and so itself, alive.
         # Nobody is to see that, least of all a simulated GPU, whose CPU would take time for it.
         with Unseen():
-            return _Saved(tensor.detach(), tensor._version, made_by)
+            # the class's own: an answer may have given its tensor another, and what that does nobody would see
+            return _Saved(torch.Tensor.detach(tensor), tensor._version, made_by)
 
 
 def _unpack(saved: _Saved) -> torch.Tensor:

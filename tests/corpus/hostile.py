@@ -370,6 +370,64 @@ g["__builtins__"]["ex" + "ec"]({LOWER!r})
     + FOUR_COPIES
 )
 
+# --- work where a stand-in of the counters says that nothing counts, or where no mode is on ----------------------------
+
+#: what autograd keeps is detached, unseen by all: by a method of the tensor's own, once
+DETACHES = """
+def clip(*args):
+    out = made(*args)
+    kept = torch.empty(0, device=out.device).requires_grad_()
+    def detach():
+        del kept.detach
+        fill(out, args)
+        return kept.detach()
+    kept.detach = detach
+    kept * kept
+    return out
+"""
+#: a tensor that is printed, or made one-hot: what it calls meanwhile
+CALLS_BACK = """
+class Loud(torch.Tensor):
+    job = None
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        job, cls.job = cls.job, None
+        if job:
+            job()
+        return super().__torch_function__(func, types, args, kwargs or {})
+def clip(*args):
+    out = made(*args)
+    Loud.job = lambda: fill(out, args)
+    repr(torch.empty(0, device=out.device).as_subclass(Loud))
+    return out
+"""
+#: names that are worked out, without a word that is refused
+CLASSES = {
+    what: f"""import abc
+def escape():
+    K = {made}("K", (), {{"__match_" + "args__": ("__glob" + "als__",)}})
+    K.register(type(escape))
+    match torch.nn.functional.relu:
+        case K(g):
+            return g["__builtins__"]["ex" + "ec"]
+escape()({LOWER!r})"""
+    for what, made in {"ABCMeta": "abc.ABCMeta", "type of a class": "type(abc.ABC)", "its class": "abc.ABC.__class__"}.items()
+} | {
+    "a class of classes": "class M(type(torch.Tensor)):\n    pass",
+    "a class of torch's": "torch.autograd.function.FunctionMeta('K', (), {})",
+    "a pattern by position": "match torch.nn.functional.relu:\n    case torch.nn.Linear(g):\n        pass",
+    "wraps copies annotations": "import functools, dataclasses\nclass W:\n    pass\nclass K:\n    pass\nfunctools.wraps(W())(K)\n"
+    "dataclasses.dataclass(K)",
+    "a text put together": "t = '{0.__glob' + 'als__}'\nprint(t.format(torch.nn.functional.relu))",
+    "observers of one's own": "from torch.autograd.profiler_legacy import profile",
+}  # fmt: skip
+# --- what the grader itself would be held up by ----------------------------------------------------------------------
+
+DEEP = "x = torch" + ".nn" * 2000
+COMMANDS = "%x\n" * 600
+COMMENTS = "#\n" * 45_000
+BLANK = "x = 1\n" + " \n" * 45_000
+
 # --- refused by its words ---------------------------------------------------------------------------------------------
 
 REFUSED = {
@@ -531,7 +589,7 @@ NOT_SCREENED = (
 #: is refused is not run, and costs its exercise alone, one of them shows in a class
 SCREENED = [source + FOUR_COPIES for what, source in LOWERED.items() if what not in NOT_SCREENED]
 SCREENED += [f"{source}\n\n{FOUR_COPIES}" for source in REFUSED.values()]
-SCREENED += [TWO_NAMES]
+SCREENED += [TWO_NAMES, DEEP, *CLASSES.values()]
 UNSEEN_BY = {what: f"SPACE = {{}}\n{source}\n{IN_FOUR}{MADE}{UNSEEN}" for what, source in RUNS_TEXT.items()}
 UNSEEN_BY |= {
     what: IN_FOUR + MADE + source for what, source in {"keys": DISPATCH_KEYS, "stdout": PRINTED_LATER}.items()
@@ -567,6 +625,12 @@ CORPUS: dict[str, Case] = (
         "storage-says-empty": Case(instead("one_copy", SAYS_EMPTY), ZERO),
         "number-worked-out-when-read": Case(computed_later, {"flat_index": 0}),
         "imported-in-an-earlier-cell": Case(two_cells, ZERO),
+        "filled-when-detached": Case(instead("one_copy", IN_FOUR + MADE + DETACHES), ZERO),
+        "filled-when-printed": Case(instead("one_copy", IN_FOUR + MADE + CALLS_BACK), ZERO),
+        "thousands of dots": Case(above("one_copy", DEEP), ZERO),
+        "hundreds of commands": Case(above("one_copy", COMMANDS), ZERO),
+        "thousands of comments": Case(above("one_copy", COMMENTS)),
+        "thousands of blank lines": Case(above("one_copy", BLANK)),
         "filled-when-collected": Case(instead("one_copy", IN_FOUR + MADE + COLLECTED), ZERO),
         "filled-when-finalized": Case(instead("one_copy", IN_FOUR + MADE + FINALIZED), ZERO),
         "refused: forks": Case(above("one_copy", REFUSED["forks"]), ZERO),

@@ -199,7 +199,7 @@ class ValueCalls(TorchFunctionMode):
             machine.copy(f"Tensor.{func.__name__}", "copy d2h", values.shadow(first), False, False)
             if func is T.cpu:
                 with Unseen():
-                    return values.keep_on_host(first.clone())
+                    return values.keep_on_host(torch.Tensor.clone(first))
         elif func in (T.tolist, T.numpy, T.__repr__):
             machine.races.host_touch(f"Tensor.{func.__name__}", first, False)
         if func is T.__repr__ and not on_host:
@@ -224,7 +224,7 @@ class ValueCalls(TorchFunctionMode):
         shadow = values.shadow(found)
         machine.copy("aten._to_copy", "copy d2h", shadow, bool(non_blocking), bool(non_blocking))
         with Unseen():
-            out = found.clone()
+            out = torch.Tensor.clone(found)
         if not non_blocking:
             return values.keep_on_host(out)
         machine.pinned.add(out)

@@ -163,7 +163,7 @@ class Traffic:
             came = getattr(source, "_came_from", None)
             if came is not None and came.untyped_storage()._cdata == target.untyped_storage()._cdata:
                 with Unseen():
-                    return target.clone()
+                    return torch.Tensor.clone(target)
         return None
 
     # ------------------------------------------------------------------------------------------- waiting
