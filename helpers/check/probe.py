@@ -51,8 +51,6 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
     name = request["name"]
     if name not in namespace:
         return {"missing": True}
-    if changed := _set_otherwise():
-        return {"broken": changed}
     subject = namespace[name]
     if request["what"] == "value":
         try:
@@ -61,6 +59,8 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
             return {"odd": f"holds {odd}"}
     if not callable(subject):
         return {"odd": f"is a {type(subject).__name__}, wanted a function"}
+    if changed := _set_otherwise():
+        return {"broken": changed}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
     if request.get("again"):
         return {"again": _again(subject, drive, request)}
