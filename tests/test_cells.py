@@ -1,6 +1,8 @@
 """What the visible test says is what grading does: the same text of the same cells, whatever IPython lets one write."""
 
+import json
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from nbformat.v4 import new_code_cell
 
 from helpers import check
+from helpers.check import judge
 from helpers.check.cells import as_run, bound, changed, needs, own_part, reads
 from helpers.classroom.build import ROOT
 from helpers.classroom.engine import grade
@@ -18,6 +21,7 @@ from helpers.classroom.reading import Written
 from helpers.classroom.runner import Runner
 from helpers.classroom.step import Step
 from helpers.classroom.submission import steps_of
+from helpers.lesson import earlier
 
 LESSON = "01_storage_and_stride"
 TEST = "from helpers import check\ncheck.function('twice', [check.case(3)], [6])"
@@ -182,3 +186,27 @@ def test_what_functions_change_is_read() -> None:
     assert reads("def f():\n    global n, m\n    n += 1\n    m = 2") == {"n", "m"}
     assert reads("m = 1\ndef f():\n    global n, m\n    n = m") == {"n"}
     assert needs(1, ["n = 0", "def f():\n    global n\n    n += 1"]) == {0: "n"}
+
+
+def test_what_was_handed_out_does_not_follow_what_a_learner_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make lab` opens the notebook in notebooks/: a helper in its set-up cell is the learner's, also once it is saved."""
+    made = json.loads((earlier.NOTEBOOKS / LESSON / f"{LESSON}.ipynb").read_text(encoding="utf-8"))
+    for cell in made["cells"]:
+        cell["source"] = [*cell["source"], "\nmine = 1"]
+    (tmp_path / LESSON).mkdir()
+    (tmp_path / LESSON / f"{LESSON}.ipynb").write_text(json.dumps(made))
+    monkeypatch.setattr(earlier, "NOTEBOOKS", tmp_path)
+    earlier._tagged.cache_clear()
+    texts = [*earlier.handed_out(LESSON), *earlier.visible_tests(LESSON)]
+    assert len(texts) > 20 and not [text for text in texts if "mine" in text]
+
+
+def test_a_test_that_was_changed_says_so_beside_its_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("helpers.check.judge.current", lambda: LESSON)
+    (whole, *_) = [text for text in earlier.visible_tests(LESSON) if "check_is_contiguous" in text]
+    changed = whole.replace("check_is_contiguous(*ones", "# check_is_contiguous(*ones")
+    for typed, said in ((whole, ""), (f"x = 1\n{whole}\n", ""), (changed, "that one counts"), ("1 + 1", "")):
+        monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(_ih=["", typed]))  # type: ignore[arg-type]
+        assert said in judge._own_test() and bool(said) == bool(judge._own_test())

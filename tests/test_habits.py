@@ -13,6 +13,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
@@ -175,6 +176,18 @@ HABITS = {
     "only when it is the program": Habit(answer=f"{ANSWER}\n\nif __name__ == '__main__':\n    print(is_contiguous((2, 3), (3, 1)))"),
     "NumPy in a helper": Habit(("import numpy as np\n\ndef grown(wanted, n):\n    return np.ones((1, 2)).shape[0] * wanted * n",)),
     "tabs": Habit((HELPER.replace("    ", "\t"),), ANSWER.replace("    ", "\t")),
+    "hints that nothing imports": Habit(("from __future__ import annotations", HELPER), ANSWER.replace("(shape, stride)", "(shape: Shape, stride: Stride) -> Yes", 1)),
+    "a return in no function": Habit((f"{HELPER}\n\nreturn grown",)),
+    "a line that is updated": Habit((f"line = display('working', display_id=True)\n{HELPER}",)),
+    "a command's answer, not used": Habit((f"files = !ls\n{HELPER}",)),
+    "a command's answer": Habit((f"files = !ls\nprint(files[:1])\n{HELPER}",), words="`files`, which .* by IPython alone"),
+    "a time that is kept": Habit((f"took = %timeit -n 1 -r 1 -o sum(range(9))\nprint(took)\n{HELPER}",), words="`took`, which .* by IPython alone"),
+    "what was captured": Habit((f"%%capture out\nprint(1)\n{HELPER}", "ONE = len(out.stdout) - 1"), ANSWER.replace("wanted = 1", "wanted = ONE"), words="`out`, which .* by IPython alone"),
+    "what was typed": Habit((HELPER, "ONE = len(_ih[:1])"), ANSWER.replace("wanted = 1", "wanted = ONE"), words="`_ih`, which .* by IPython alone"),
+    "a number that is asked for": Habit((HELPER, "ONE = 1 if True else int(input('one? '))"), ANSWER.replace("wanted = 1", "wanted = ONE"), words="`ONE`, which .* Line 1 uses `input`"),
+    "a parameter that is called input": Habit(("def grown(input, n):\n    return input * n",)),
+    "another default dtype": Habit((f"torch.set_default_dtype(torch.float64)\n{HELPER}",), words="has changed the default dtype"),
+    "no gradients any more": Habit((f"torch.set_grad_enabled(False)\n{HELPER}",), words="has changed whether gradients are made"),
     "a missing helper": Habit((), words="name 'grown' is not defined"),
     "a wrong answer": Habit(answer=calling("wanted + n"), words="is_contiguous"),
     "not begun": Habit((), "def is_contiguous(shape, stride):\n    raise NotImplementedError()", words="not written yet"),
@@ -221,6 +234,8 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Interacti
     monkeypatch.setattr(made, "system", lambda *_: None)  # nothing is installed
     monkeypatch.setattr(made, "enable_gui", lambda *_: None)  # a kernel's has one
     yield made
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
     made.restore_sys_module_state()
     InteractiveShell.clear_instance()
 

@@ -17,6 +17,7 @@ from nbformat import NotebookNode
 from helpers.classroom import build
 from helpers.classroom.intake import NotGradable, take
 from helpers.classroom.matching import Matched, as_given, owned
+from helpers.classroom.reading import read
 from helpers.classroom.step import Step
 from helpers.classroom.submission import steps_of
 from tests.corpus.broken import BROKEN
@@ -284,3 +285,12 @@ def test_takes_anything_and_twice_is_once(
             f"seed {seed}, {attempt}"
         )
     assert clean > 20
+
+
+def test_brackets_that_were_printed_are_no_part_of_the_file_s_own() -> None:
+    """A list of a million short lists, printed: its outputs are dropped, and the notebook is read."""
+    made = answered(LESSON)
+    made["cells"][-1]["outputs"] = [
+        {"output_type": "stream", "name": "stdout", "text": '["\\"", [[1], [2]]]\n' * 200_000}
+    ]
+    assert len(read(json.dumps(made).encode(), [])) == len(made["cells"])

@@ -7,7 +7,10 @@ IPython runs more than Python: commands, cells that are indented as a whole. Wha
 graded too, and its commands are left out.
 """
 
+import __future__
+
 import ast
+import builtins
 import re
 import symtable
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -16,7 +19,19 @@ from functools import lru_cache
 from helpers.check.screen import starred
 from helpers.lesson.earlier import made_in
 
-__all__ = ["as_run", "bound", "changed", "needs", "not_run", "own_part", "reads"]
+__all__ = [
+    "FUTURES",
+    "as_run",
+    "answered",
+    "bound",
+    "changed",
+    "futures",
+    "gone",
+    "needs",
+    "not_run",
+    "own_part",
+    "reads",
+]
 
 #: commands that run the Python behind them in the notebook: %%count, %%bench and %%trace are the course's own
 _RUNS = frozenset("bench capture count prun time trace".split())
@@ -25,6 +40,12 @@ _LIKE_COMMANDS = re.compile(r"(?m)^[ \t]*[%!?;,/]|=[ \t]*[%!]|\?[ \t]*$")
 #: … times the characters of the cell: above it, it is left as it is. An honest cell has thousands
 _MOST_TRANSFORMED = 500_000
 _COMMANDS = frozenset("getoutput run_cell_magic run_line_magic system".split())
+#: names by which IPython keeps what was typed and shown
+_KEPT = frozenset("_ __ ___ _dh _i _ih _ii _iii _oh In Out".split())
+#: the compiler's flags that `from __future__ import …` can set
+FUTURES = 0
+for _name in __future__.all_feature_names:
+    FUTURES |= getattr(__future__, _name).compiler_flag
 #: what Python's own parser and tables raise of a text that is not Python, or too deep for them
 _ODD = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
 
@@ -35,33 +56,56 @@ def as_run(source: str) -> str:
 
     source: as it was typed, or as IPython keeps it in its history (``_ih``).
     """
-    tree = _parsed(source)
+    text, tree = _typed(source)
     if tree is None:
-        if len(_LIKE_COMMANDS.findall(source)) * len(source) > _MOST_TRANSFORMED:
-            return source
-        try:
-            from IPython.core.inputtransformer2 import TransformerManager
-
-            text = TransformerManager().transform_cell(source)
-        except (ImportError, RuntimeError, *_ODD):  # RuntimeError: after 500 commands IPython gives up
-            return source
-        if (tree := _parsed(text)) is None:
-            return source
-    else:
-        text = source
+        return source
     # from the last to the first, so that places before stay what they are; of one line's bytes, as ast counts
     lines = text.encode("utf-8", "surrogatepass").splitlines(keepends=True)
+    assigned = {node.value: node for node in ast.walk(tree) if isinstance(node, ast.Assign)}
     for node in reversed(list(_commands(tree))):
         kind, *said = node.func.attr, *(arg.value for arg in node.args if isinstance(arg, ast.Constant))
         runs = bool(said) and said[0] in _RUNS
         if kind == "run_cell_magic":
             return "\n" + as_run(str(said[-1])) if runs else ""
         python = str(said[-1]).strip() if runs and kind == "run_line_magic" else ""
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
-        rest = lines[last][node.end_col_offset :]
-        lines[first] = lines[first][: node.col_offset] + (python or "None").encode() + rest
+        # what a command answers is not there when graded, and so the name that it is given is not, either
+        whole = node if python else assigned.get(node, node)
+        first, last = whole.lineno - 1, (whole.end_lineno or whole.lineno) - 1
+        rest = lines[last][whole.end_col_offset :]
+        lines[first] = lines[first][: whole.col_offset] + (python or "None").encode() + rest
         del lines[first + 1 : last + 1]
     return b"".join(lines).decode("utf-8", "surrogatepass")
+
+
+def _typed(source: str) -> tuple[str, ast.Module | None]:
+    """A cell as Python that calls IPython for its commands, and its tree; ``None`` for what is not Python even so."""
+    if (tree := _parsed(source)) is not None:
+        return source, tree
+    if len(_LIKE_COMMANDS.findall(source)) * len(source) > _MOST_TRANSFORMED:
+        return source, None
+    try:
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        text = TransformerManager().transform_cell(source)
+    except (ImportError, RuntimeError, *_ODD):  # RuntimeError: after 500 commands IPython gives up
+        return source, None
+    return text, _parsed(text)
+
+
+def answered(sources: Iterable[str]) -> frozenset[str]:
+    """The names that IPython alone makes, where these cells are typed: those of commands' answers, and those that it keeps."""
+    names = set(_KEPT)
+    for source in sources:
+        _, tree = _typed(source) if "%" in source or "!" in source else ("", None)
+        commands = set(_commands(tree)) if tree else set[_Command]()
+        for node in ast.walk(tree) if commands and tree else ():
+            if isinstance(node, ast.Assign) and node.value in commands:
+                names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        for node in commands:
+            said = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+            if node.func.attr == "run_cell_magic" and said[0] == "capture":
+                names |= {name for name in str(said[1]).split() if name.isidentifier()}
+    return frozenset(names)
 
 
 class _Command(ast.Call):
@@ -141,15 +185,28 @@ def reads(source: str) -> frozenset[str]:
         top = symtable.symtable(source, "<cell>", "exec")
     except _ODD:
         return frozenset()
-    names, counted, scopes = set[str](), set[str](), [top]
+    names, scopes = set[str](), [top]
     for scope in scopes:  # grows meanwhile
         scopes += scope.get_children()
         names |= {
             s.get_name() for s in scope.get_symbols() if s.is_referenced() and (scope is top or s.is_global())
         }
-        counted |= {s.get_name() for s in scope.get_symbols() if s.is_declared_global() and s.is_assigned()}
     own = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    return (frozenset(names) - bound(source)) | (counted - own)
+    return (frozenset(names) - bound(source)) | (_counted(source) - own)
+
+
+@lru_cache(4096)
+def _counted(source: str) -> frozenset[str]:
+    """The names that a cell's functions give a meaning: ``global calls``."""
+    try:
+        scopes = [symtable.symtable(source, "<cell>", "exec")]
+    except _ODD:
+        return frozenset()
+    names = set[str]()
+    for scope in scopes:  # grows meanwhile
+        scopes += scope.get_children()
+        names |= {s.get_name() for s in scope.get_symbols() if s.is_declared_global() and s.is_assigned()}
+    return frozenset(names)
 
 
 def needs(place: int, sources: Sequence[str], ours: Set[str] = frozenset()) -> dict[int, str]:
@@ -170,6 +227,30 @@ def needs(place: int, sources: Sequence[str], ours: Set[str] = frozenset()) -> d
                     needed[cell] = name
                     pending.append(cell)
     return needed
+
+
+def gone(source: str, sources: Iterable[str], there: Iterable[str]) -> str | None:
+    """One sentence, where a cell reads a name that no cell's Python makes: what IPython keeps (`_`, `Out`), or a command made.
+
+    sources: the text of all cells (:func:`as_run`). there: the names that exist all the same.
+    """
+    names = reads(source) & frozenset(there) - frozenset((*dir(builtins), "display"))
+    if not names or not (names := names - frozenset().union(*map(bound, sources), *map(_counted, sources))):
+        return None
+    return (
+        f"`{min(names)}`, which this answer needs, is made by IPython alone (by a command, or as a cell's output), and is "
+        "not there when it is graded: make it in a cell, in Python."
+    )
+
+
+def futures(source: str) -> int:
+    """The compiler's flags that a cell's `from __future__ import …` sets: in a notebook all later cells have them, too."""
+    tree, flags = _parsed(source) if "__future__" in source else None, 0
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
+            features = [getattr(__future__, alias.name, None) for alias in node.names]
+            flags |= sum({f.compiler_flag for f in features if f is not None})
+    return flags
 
 
 def not_run(name: str, why: str) -> str:

@@ -14,12 +14,12 @@ from typing import Any, ParamSpec
 
 import torch
 
-from helpers.check.cells import as_run, bound, needs, not_run, own_part
+from helpers.check.cells import as_run, bound, gone, needs, not_run, own_part
 from helpers.check.compare import brief, difference
 from helpers.check.data import decode, encode
 from helpers.check.machine_fault import NOT_YOURS, machine_fault, machine_fault_of
 from helpers.check.screen import screen
-from helpers.lesson.earlier import handed_out
+from helpers.lesson.earlier import handed_out, visible_tests
 from helpers.lesson.predictions import spelled
 from helpers.progress import current, record
 
@@ -131,10 +131,11 @@ def refused(name: str, notebook: Mapping[str, Any], lesson: str | None) -> str |
     if not given:  # which cells are the course's own, nothing here tells
         return None
     ours = frozenset().union(*(bound(text) for text, kind in given.items() if kind == "setup"))
-    for place, made in needs(at, cells, ours).items():
+    needed = needs(at, cells, ours)
+    for place, made in needed.items():
         if "lesson.start(" not in own[place] and (why := screen(own[place], lesson, cells, own)):
             return not_run(made, why)
-    return None
+    return next((why for place in (at, *needed) if (why := gone(cells[place], cells, notebook))), None)
 
 
 def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
@@ -194,7 +195,18 @@ def _short(text: str, most: int = 4_000) -> str:
 def _passed(name: str, text: str) -> None:
     if _transport.get() is None:
         record(name, passed=True)
-    print("✓ " + text)
+    print("✓ " + text + _own_test())
+
+
+def _own_test() -> str:
+    """What is said beside a ✓ of a notebook's cell that is not the course's test as it was handed out; "" elsewhere."""
+    typed = str(vars(sys.modules["__main__"]).get("_ih", [""])[-1]).strip()
+    here = _transport.get() is None and _VALIDATED.isdisjoint(os.environ)
+    lesson = current() if here and "helpers.lessons." in typed else None
+    tests = visible_tests(lesson) if lesson and "HIDDEN TESTS" not in typed else []
+    if not tests or any(test.strip() in typed for test in tests):
+        return ""
+    return "\n  This cell is not the course's test as it was handed out: that one counts when it is graded."
 
 
 @_goes_on

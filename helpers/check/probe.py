@@ -59,6 +59,8 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
             return {"odd": f"holds {odd}"}
     if not callable(subject):
         return {"odd": f"is a {type(subject).__name__}, wanted a function"}
+    if changed := _set_otherwise():
+        return {"broken": changed}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
     if request.get("again"):
         return {"again": _again(subject, drive, request)}
@@ -67,6 +69,21 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
         with _uncollected():
             reports.append(_run(subject, drive, case, request))
     return {"reports": reports}
+
+
+def _set_otherwise() -> str:
+    """What a cell has set for all of PyTorch, so that inputs, values and counts are others here; "" if nothing is."""
+    for what, is_default, back in (
+        ("the default dtype", torch.get_default_dtype() == torch.float32, "set_default_dtype(torch.float32)"),
+        ("the default device", torch.get_default_device().type == "cpu", 'set_default_device("cpu")'),
+        ("whether gradients are made", torch.is_grad_enabled(), "set_grad_enabled(True)"),
+    ):
+        if not is_default:
+            return (
+                f"a cell has changed {what} for all that comes after it, and when an answer is graded it is as PyTorch has it. "
+                f"Run `torch.{back}`, and this cell again."
+            )
+    return ""
 
 
 @contextlib.contextmanager

@@ -174,6 +174,7 @@ _BUILTINS = {
     "vars": "ask for attributes by their names",
     "open": "work on what the exercise hands you",
     "breakpoint": "take it out before the test",
+    "input": "nobody is there to answer when it is graded, so write the value",
     "delattr": "write `del` and the name with a dot",
     "memoryview": "use a tensor or an array",
 }  # fmt: skip
@@ -437,7 +438,7 @@ class _Reader:
         called = isinstance(above, ast.Call) and above.func is node
         if name in _ROADS or name == "__match_args__":
             return _private(name)
-        if name in _BUILTINS:
+        if name in _BUILTINS and (name != "input" or name not in self.bound):
             return f"uses `{name}`: {_BUILTINS[name]}"
         if name in _LEADS_OUT and name not in self.paths and name not in self.bound:
             return _leads(name)

@@ -14,7 +14,18 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from helpers.check.cells import as_run, bound, changed, needs, not_run, own_part, reads
+from helpers.check.cells import (
+    answered,
+    as_run,
+    bound,
+    changed,
+    futures,
+    gone,
+    needs,
+    not_run,
+    own_part,
+    reads,
+)
 from helpers.check.recount import differs
 from helpers.check.screen import opened, screen
 from helpers.classroom.judging import Verdict, judge
@@ -57,6 +68,7 @@ class Learner:
     cells: list[Step] = field(default_factory=list)
     #: by place; of a cell that was run again, the last time
     ran: dict[int, Ran] = field(default_factory=dict)
+    flags: dict[int, int] = field(default_factory=dict)  # by place, what the compiler has of the cells above
     timeouts: int = 0
     ranks: bool = False  # tests run ranks, which are forked from a server
     # of a test; to be recounted
@@ -168,7 +180,8 @@ class Learner:
     def _run(self, step: Step) -> None:
         # what the course's own cells change is meant; and of one that is run again, it was looked at the first time
         looked = step.role in ("setup", "experiment") or step.place in self.ran
-        reply = self._exchange({"run": step.source, "place": f"<cell {step.place}>", "looked": looked})
+        at = {"place": f"<cell {step.place}>", "flags": self.flags.get(step.place, 0)}
+        reply = self._exchange({"run": step.source, "looked": looked} | at)
         # the other side may say anything: three short texts are kept, and none of another type or length
         kind, text, lines = [str(part)[:KEPT] for part in [*_listed(reply.get("error")), "", "", ""][:3]]
         self.ran[step.place] = Ran(
@@ -229,10 +242,15 @@ def grade(
     learner = Learner(warm, time.monotonic() + NOTEBOOK_S, ranks=_uses_ranks(lesson))
     # the compiler runs operators of its own, which no counter sees
     learner.twice = "torch.compile" not in opened(lesson)
+    by_ipython = answered(step.source for step in steps if step.role in _OWN)
     steps = [
         step if step.role in ("test", "hidden") else replace(step, source=as_run(step.source))
         for step in steps
     ]
+    flags = 0
+    for step in steps:  # also of a cell that is passed over, since the notebook's kernel has run it
+        learner.flags[step.place] = flags
+        flags |= futures(step.source) if step.role in _OWN else 0
     refused: dict[int, str] = {}
     hidden = False
     try:
@@ -252,7 +270,7 @@ def grade(
                     learner.run(step)
                 continue
             yield {"testing": step.grade_id}
-            text = _refused(step, steps, refused) or (skip or {}).get(step.grade_id)
+            text = _refused(step, steps, refused, by_ipython) or (skip or {}).get(step.grade_id)
             verdict = Verdict(False, text) if text else _verdict(step, learner, steps, refused)
             yield {"verdict": step.grade_id} | dataclasses.asdict(verdict)
         yield from learner.recount()
@@ -266,18 +284,24 @@ def grade(
         learner.close()
 
 
-def _refused(test: Step, steps: list[Step], refused: dict[int, str]) -> str | None:
-    """Why the answer to a test is not looked at: the screen refused its cell, or one that this needs."""
+def _refused(
+    test: Step, steps: list[Step], refused: dict[int, str], by_ipython: frozenset[str]
+) -> str | None:
+    """Why the answer to a test is not looked at: the screen refused its cell, or one that this needs; or these read what IPython
+    alone makes."""
     cells = [step for step in steps if step.role in _OWN]
     at = next((i for i, s in enumerate(cells) if s.role == "exercise" and s.exercise == test.exercise), None)
-    if not refused or at is None:
+    if at is None:
         return None
     if why := refused.get(cells[at].place):
         return why
-    for i, name in needs(at, [step.source for step in cells], _ours(steps)).items():
+    sources = [step.source for step in cells]
+    needed = needs(at, sources, _ours(steps))
+    for i, name in needed.items():
         if why := refused.get(cells[i].place):
             return not_run(name, why)
-    return None
+    every = [step.source for step in steps if step.role not in ("test", "hidden")]
+    return next((why for i in (at, *needed) if (why := gone(sources[i], every, by_ipython))), None)
 
 
 def _verdict(step: Step, learner: Learner, steps: list[Step], refused: dict[int, str]) -> Verdict:

@@ -17,8 +17,10 @@ LONGEST_TEXT, MOST_BLANK = 20_000, 50
 MOST_CELLS = 3_000
 #: characters of all cells together; the longest lesson has 70,000
 LONGEST_NOTEBOOK = 1_500_000
-#: brackets in a file: each becomes an object of about 100 bytes before its outputs can be dropped
+#: brackets in a file, those in its texts apart: each becomes an object of about 100 bytes before outputs can be dropped
 MOST_BRACKETS = 500_000
+#: the last one may be open: else each quote in a broken file would be looked at to the file's end
+_TEXTS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 
 
 class NotGradable(Exception):
@@ -39,7 +41,7 @@ def read(data: bytes, notes: list[str]) -> list[Written]:
     """The cells in ``data``; what had to be repaired is added to ``notes``. Raises :class:`NotGradable`."""
     if not data.strip(b"\0 \t\r\n"):
         raise NotGradable("the file is empty (0 cells): hand the notebook in again")
-    if data.count(b"{") + data.count(b"[") > MOST_BRACKETS:
+    if _brackets(data) > MOST_BRACKETS and _brackets(_TEXTS.sub(b"", data)) > MOST_BRACKETS:
         raise NotGradable(
             "the file holds more brackets than a notebook has: choose Edit > Clear Outputs of All Cells, save, "
             "and hand it in again"
@@ -61,6 +63,10 @@ def read(data: bytes, notes: list[str]) -> list[Written]:
             "the lesson, and hand it in again"
         )
     return written
+
+
+def _brackets(data: bytes) -> int:
+    return data.count(b"{") + data.count(b"[")
 
 
 def _text(data: bytes, notes: list[str]) -> str:

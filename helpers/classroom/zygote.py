@@ -10,7 +10,6 @@ them. It ends where a notebook left what it cannot sweep, or changed what the ne
 
 import argparse
 import ast
-import builtins
 import contextlib
 import ctypes
 import gc
@@ -28,6 +27,7 @@ import traceback
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from helpers.check.cells import FUTURES
 from helpers.ranks.server import end_all
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ def serve(connection: socket.socket, before: "Intact") -> None:
     the reply is {"broken": why}, and no more; where `looked` is true, this is not asked.
 
     {"ranks": True}, first → {}: a server is forked for drives that run ranks, while this process has run nothing
-    {"run": source, "place": "<cell 3>", "looked": bool} → {"printed": str, "error": None or [type, text, lines of a traceback]}
+    {"run": source, "place": "<cell 3>", "flags": the compiler's, "looked": bool} → {"printed": str, "error": None or
+        [type, text, lines of a traceback]}
     {"ask": request of the judge, "looked": bool} → :func:`helpers.check.probe.answer`'s reply
     {} → {}
     {"apart": True} → {}: a copy of this process answers from here on, until {"back": True}; then this one again, which knows
@@ -115,7 +116,7 @@ def serve(connection: socket.socket, before: "Intact") -> None:
 
     torch.set_num_threads(1)
     # the notebook's names live in a module of their own, so that pickling and inspect find them
-    namespace: dict[str, Any] = {"__name__": "__main__", "display": builtins.print}
+    namespace: dict[str, Any] = {"__name__": "__main__", "display": _display}
     while (message := receive(connection)) is not None:
         _more_time()
         reply: dict[str, Any] = {}
@@ -131,7 +132,7 @@ def serve(connection: socket.socket, before: "Intact") -> None:
             else:
                 starting.borrow()
         elif "run" in message:
-            reply = _run(message["run"], message["place"], namespace)
+            reply = _run(message["run"], message["place"], message.get("flags", 0), namespace)
         elif "ask" in message:
             reply = probe.answer(message["ask"], namespace)
         elif "ranks" in message and starting.FORKS:
@@ -148,17 +149,27 @@ def serve(connection: socket.socket, before: "Intact") -> None:
         connection.sendall(struct.pack("!Q", len(data)) + data)
 
 
-def _run(source: str, place: str, namespace: dict[str, Any]) -> dict[str, Any]:
-    """One cell, as IPython runs it: a last line that is an expression is shown."""
+def _display(*things: Any, **_: Any) -> None:
+    """What `display` is here, whatever it is asked: include=…, display_id=…"""
+    print(*things)
+
+
+def _run(source: str, place: str, flags: int, namespace: dict[str, Any]) -> dict[str, Any]:
+    """One cell, as IPython runs it: statement by statement, also above one that does not compile (a `return` in no function); a
+    last line that is an expression is shown. flags: the compiler's, from earlier cells."""
     linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
     printed, error = _Kept(), None
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             tree = ast.parse(source, place)
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-            exec(compile(tree, place, "exec"), namespace)  # noqa: S102 - this is the learner's notebook
+            for node in tree.body:
+                code = compile(ast.Module([node], []), place, "exec", flags, dont_inherit=True)
+                flags |= code.co_flags & FUTURES
+                exec(code, namespace)  # noqa: S102 - this is the learner's notebook
             if isinstance(last, ast.Expr):
-                shown = eval(compile(ast.Expression(last.value), place, "eval"), namespace)  # noqa: S307
+                code = compile(ast.Expression(last.value), place, "eval", flags, dont_inherit=True)
+                shown = eval(code, namespace)  # noqa: S307
                 if shown is not None:
                     print(repr(shown))
         except BaseException as problem:  # a cell that fails, or exits, does not end the notebook

@@ -11,7 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+_ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = _ROOT / "notebooks"
 
 
 def watch_names(lesson: str) -> None:
@@ -72,16 +73,31 @@ def _places(lesson: str) -> Iterator[Path]:
     yield NOTEBOOKS / lesson / f"{lesson}.ipynb"
 
 
-@cache
 def handed_out(lesson: str) -> dict[str, str]:
     """The cells of ``lesson`` that are no answers, as learners get them: a text → "setup" or "experiment". Empty where its
     notebook is not here."""
+    return {text: tag for text, tag in _tagged(lesson).items() if tag in ("setup", "experiment")}
+
+
+def visible_tests(lesson: str) -> list[str]:
+    """The texts of the visible tests of ``lesson``; none where its notebook is not here."""
+    return [text for text, tag in _tagged(lesson).items() if tag == "test"]
+
+
+@cache
+def _tagged(lesson: str) -> dict[str, str]:
+    # a learner writes into the one in notebooks/: where a course has one that nobody writes into, it is that
+    untouched = (
+        _ROOT / "etc" / "fresh" / f"{lesson}.ipynb",
+        _ROOT / "solutions" / lesson / f"{lesson}.ipynb",
+    )
+    path = next((path for path in untouched if path.exists()), NOTEBOOKS / lesson / f"{lesson}.ipynb")
     try:
-        cells = json.loads((NOTEBOOKS / lesson / f"{lesson}.ipynb").read_text(encoding="utf-8"))["cells"]
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
         tagged = [("".join(c["source"]), tag) for c in cells for tag in c["metadata"].get("tags", ())]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return {text: tag for text, tag in tagged if tag in ("setup", "experiment") and text.strip()}
+    return {text: tag for text, tag in tagged if tag in ("setup", "experiment", "test") and text.strip()}
 
 
 def made_in(source: str) -> set[str]:
