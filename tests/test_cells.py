@@ -210,3 +210,15 @@ def test_a_test_that_was_changed_says_so_beside_its_tick(monkeypatch: pytest.Mon
     for typed, said in ((whole, ""), (f"x = 1\n{whole}\n", ""), (changed, "that one counts"), ("1 + 1", "")):
         monkeypatch.setitem(sys.modules, "__main__", SimpleNamespace(_ih=["", typed]))  # type: ignore[arg-type]
         assert said in judge._own_test() and bool(said) == bool(judge._own_test())
+
+
+def test_a_star_brings_no_module_over_a_name_that_is_there(runner: Runner) -> None:
+    """The grader has loaded `torch.distributed.nn`, and a notebook that has `nn` of torch has not."""
+    cells = [
+        "import torch.distributed.nn",
+        "from torch import nn",
+        "from torch.distributed import *",
+        "nn.Linear",
+    ]
+    with runner.notebook([*cells, "is_initialized"]) as learner:
+        assert not [ran.error for ran in learner.ran.values() if ran.error]

@@ -176,6 +176,7 @@ HABITS = {
     "only when it is the program": Habit(answer=f"{ANSWER}\n\nif __name__ == '__main__':\n    print(is_contiguous((2, 3), (3, 1)))"),
     "NumPy in a helper": Habit(("import numpy as np\n\ndef grown(wanted, n):\n    return np.ones((1, 2)).shape[0] * wanted * n",)),
     "tabs": Habit((HELPER.replace("    ", "\t"),), ANSWER.replace("    ", "\t")),
+    "a helper written again below the visible test": Habit(change=lambda notebook: notebook["cells"].insert(place(notebook, f"{EXERCISE}__test") + 1, code("def grown(wanted, n):\n    return 0", "again"))),
     "hints that nothing imports": Habit(("from __future__ import annotations", HELPER), ANSWER.replace("(shape, stride)", "(shape: Shape, stride: Stride) -> Yes", 1)),
     "a return in no function": Habit((f"{HELPER}\n\nreturn grown",)),
     "a line that is updated": Habit((f"line = display('working', display_id=True)\n{HELPER}",)),

@@ -288,6 +288,11 @@ def function(
     if not cases:
         raise ValueError(f"check.function({name!r}): no cases")
     plain = [_as_case(case) for case in cases]
+    if _transport.get() is None:  # references run in this process, too
+        from helpers.check.probe import set_otherwise
+
+        if why := set_otherwise():
+            raise _failed(name, why, look)
     request, wants = _request(name, plain, expect, match, drive, counters)
     reports = [_report(*of) for of in zip(cases, plain, _ask(request, look)["reports"], strict=True)]
     for raising in (False, True):  # an answer's values say more of it than an error that it forgets to raise

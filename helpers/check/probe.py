@@ -59,7 +59,7 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
             return {"odd": f"holds {odd}"}
     if not callable(subject):
         return {"odd": f"is a {type(subject).__name__}, wanted a function"}
-    if changed := _set_otherwise():
+    if changed := set_otherwise():
         return {"broken": changed}
     drive = _load_drive(request["drive"]) if request.get("drive") else None
     if request.get("again"):
@@ -71,7 +71,7 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
     return {"reports": reports}
 
 
-def _set_otherwise() -> str:
+def set_otherwise() -> str:
     """What a cell has set for all of PyTorch, so that inputs, values and counts are others here; "" if nothing is."""
     for what, is_default, back in (
         ("the default dtype", torch.get_default_dtype() == torch.float32, "set_default_dtype(torch.float32)"),

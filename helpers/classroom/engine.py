@@ -389,7 +389,10 @@ def in_order(steps: list[Step]) -> list[Step]:
     ours = _ours(steps)
     answers = [step for step in steps if step.role == "exercise"]
     extra = [step for step in steps if step.role in ("added", "experiment")]
-    last_test = {step.exercise: step.place for step in steps if step.role in ("test", "hidden")}
+    # below the visible test nothing is as it was when that was run, though a hidden one may come behind it
+    last_test = {
+        step.exercise: step.place for role in ("hidden", "test") for step in steps if step.role == role
+    }
 
     needed: dict[int, int] = {}  # such a cell's place → before which place it runs
     for answer in answers:

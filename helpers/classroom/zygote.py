@@ -154,6 +154,12 @@ def _display(*things: Any, **_: Any) -> None:
     print(*things)
 
 
+def _parts(package: str | None) -> set[str]:
+    """The modules of a package that are loaded, by their names in it."""
+    start = f"{package}."
+    return {name.removeprefix(start) for name in sys.modules if name.startswith(start)}
+
+
 def _run(source: str, place: str, flags: int, namespace: dict[str, Any]) -> dict[str, Any]:
     """One cell, as IPython runs it: statement by statement, also above one that does not compile (a `return` in no function); a
     last line that is an expression is shown. flags: the compiler's, from earlier cells."""
@@ -166,7 +172,13 @@ def _run(source: str, place: str, flags: int, namespace: dict[str, Any]) -> dict
             for node in tree.body:
                 code = compile(ast.Module([node], []), place, "exec", flags, dont_inherit=True)
                 flags |= code.co_flags & FUTURES
+                names = (
+                    dict(namespace) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" else {}
+                )
                 exec(code, namespace)  # noqa: S102 - this is the learner's notebook
+                # of a package a star brings the parts that somebody has loaded, and here more are than in a notebook
+                for name in names.keys() & _parts(getattr(node, "module", None)):
+                    namespace[name] = names[name]
             if isinstance(last, ast.Expr):
                 code = compile(ast.Expression(last.value), place, "eval", flags, dont_inherit=True)
                 shown = eval(code, namespace)  # noqa: S307
