@@ -176,7 +176,7 @@ def _switched(ways: Sequence[Sequence[int]], rivals: Sequence[int]) -> list[tupl
     """
 
     def start(code: str, *cores: int) -> subprocess.Popen[str]:
-        return subprocess.Popen([sys.executable, "-c", code, *map(str, cores)], stdout=subprocess.PIPE, text=True)  # fmt: skip
+        return subprocess.Popen([sys.executable, "-c", code, *map(str, cores)], stdout=subprocess.PIPE, encoding="utf-8")  # fmt: skip
 
     beside = [start(_BUSY.replace("0.15", "60"), core) for core in rivals]
     try:
