@@ -24,7 +24,7 @@ _CLASSES = (torch.Tensor, torch.UntypedStorage, torch.nn.Parameter)
 #: `helpers.pytorch.dispatch_mode.Mode.hide_from_dynamo` wraps it, where torch._dynamo has been loaded meanwhile
 _WRAPPED = "__torch_dispatch__"
 #: `torch.set_default_dtype` sets `torch.Storage`, which nothing here calls; that one, probe.py tells by its name
-_CHANGES = {_WRAPPED, "Storage"}
+_SET = "Storage"
 _INSIDE = [attrgetter(name) for name in ("__code__", "__defaults__", "__kwdefaults__")]
 
 
@@ -53,7 +53,8 @@ class Intact:
 
     def _keep(self, name: str, owner: Any) -> None:
         now = vars(owner)
-        held = {key: value for key, value in now.items() if _is_code(value) and key not in _CHANGES}
+        passed_over = {_WRAPPED, _SET} if owner is torch else {_WRAPPED}
+        held = {key: value for key, value in now.items() if _is_code(value) and key not in passed_over}
         self._kept.append((name, owner, held, len(now), (*now.values(),)))
         for key, value in held.items():
             if isinstance(value, FunctionType):

@@ -605,11 +605,12 @@ traffic_explorer()
 # %% [markdown]
 # ### A product in tiles (25 min)
 #
-# The section before has the formula. A large product has to do some 300 operations for each byte that it moves, or the H100's Tensor Cores
-# wait for its memory (989 TFLOP/s, 3.35 TB/s). How large must a tile be? A large product, with the tiles that a GPU uses:
+# The section before has the formula. A large product has to do {{needed:.0f}} operations for each byte that it moves, or the H100's Tensor Cores
+# wait for its memory (its published peaks, divided). How large must a tile be? A large product, with the tiles that a GPU uses:
 
 # %% experiment
 tiles = (16, 32, 64, 128, 256)
+lesson.keep(needed=experiments.PEAK_PER_BYTE)
 lesson.keep(per_byte=2 * 4096**3 / (2 * experiments.tile_loads(4096, 4096, 4096, 128, 128)))
 experiments.reuse(4096, tiles)
 

@@ -29,6 +29,8 @@ from helpers.text.tables import Table, table
 
 #: where kernels run, or what is shown in their place
 LIVE = "live (CPU)" if kernels.available() else "recorded (CPU with Triton 3.9.0, 2026-11)"
+#: FLOPs in float16 for each byte that a product needs, or an H100 waits for its memory
+PEAK_PER_BYTE = device("H100").peak_flops["fp16"] / device("H100").memory_bytes_per_s
 _KEPT = Path(__file__).with_name("kept.json")
 
 
@@ -193,12 +195,10 @@ def tile_loads(m: int, k: int, n: int, rows: int, columns: int) -> int:
 @drawn
 def reuse(n: int, tiles: Sequence[int]) -> Picture:
     """Loads of an n × n product against the tile's side, and FLOPs for each byte loaded."""
-    card = device("H100")
-    balance = card.peak_flops["fp16"] / card.memory_bytes_per_s
     loads = [tile_loads(n, n, n, t, t) for t in tiles]
     per_byte = [2 * n**3 / (2 * many) for many in loads]
     title = f"A product of {n:,} × {n:,} in float16: a larger tile reads less"
-    note = f"Orange line: where an H100's memory and its Tensor Cores would take equally long ({balance:.0f} FLOPs for each byte)."
+    note = f"Orange line: where an H100's memory and its Tensor Cores would take equally long ({PEAK_PER_BYTE:.0f} FLOPs for each byte)."
     fig, _ = style.figure(2.5, evidence="arithmetic", title=title, note=note)
     left, right = fig.subplots(1, 2)
     names = [str(t) for t in tiles]
@@ -214,8 +214,8 @@ def reuse(n: int, tiles: Sequence[int]) -> Picture:
         ax.grid(axis="x", visible=False)
         for i, value in enumerate(values):
             ax.text(i, value * 1.12, f"{value:.3g}", ha="center", va="bottom", fontsize=style.SMALL)
-    right.axhline(balance, color=style.VERMILLION, linewidth=1.5)
-    right.set_ylim(top=max(balance, *per_byte) * 3)
+    right.axhline(PEAK_PER_BYTE, color=style.VERMILLION, linewidth=1.5)
+    right.set_ylim(top=max(PEAK_PER_BYTE, *per_byte) * 3)
     return Picture(fig, "arithmetic", f"{title}: loads fall from {loads[0]:,} to {loads[-1]:,}")
 
 
