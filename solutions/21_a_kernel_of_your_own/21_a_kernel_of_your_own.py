@@ -4,14 +4,15 @@
 # ## When do you need a kernel of your own?
 #
 # PyTorch has many hundreds of operators, and `torch.compile` joins many of them into one kernel (lesson 11). Sometimes neither
-# is enough: the operators move each number many times, and the compiler mostly keeps your formula as it stands. Then you can write
+# is enough: no operator has your formula, and the compiler mostly keeps it as it stands. Then you can write
 # the kernel yourself, in Python, with [Triton](https://triton-lang.org/main/index.html). In this lesson you write kernels,
-# count what they load and store, and make one of them an operator that works with autograd and with `torch.compile`.
+# count what they load and store, and make one of them an operator that works with autograd and with `torch.compile`. Two of the
+# mistakes that you will meet on the way raise no error. At the end we ask whether the course's own script needs a kernel of its own.
 #
 # Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to rounding.
 # The course counts each element that goes through a pointer. These counts are the same on a GPU.
 #
-# **Time** 60 min, two exercises among them (21.1 and 21.3; *Further*, with 21.2 and 21.4, is 85 min more). **Before this** lessons 01, 02 and 11 (strides, autograd,
+# **Time** 60 min, two exercises among them; *Further*, with two more, is 85 min. **Before this** lessons 01, 02 and 11 (strides, autograd,
 # torch.compile).
 #
 # **Afterwards you can**
@@ -71,50 +72,56 @@ def add_kernel_without_mask(x, y, out, n, BLOCK: tl.constexpr):
     tl.store(out + at, tl.load(x + at) + tl.load(y + at))
 
 
-def add(x, y, kernel=add_kernel, BLOCK=32):
-    out = torch.empty_like(x)
+def add(x, y, kernel=add_kernel, BLOCK=32, out=None):
+    out = torch.empty_like(x) if out is None else out
     kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, out, x.numel(), BLOCK=BLOCK)
     return out
 
 
 # %% [markdown]
-# x and y have 100 elements each, and a block has 32. How many programs does it take? How many elements of x do they load, and
-# how many lanes of that load does the mask switch off, in all programs together? And what happens here without the mask?
+# x and y have 100 elements each, and a block has 32. How many programs does it take, and how many lanes of the load of x does
+# the mask switch off, in all programs together?
+#
+# Then somebody forgets the mask. `out` is the first 100 elements of a storage of 128. The other 28 belong to another tensor, its
+# **neighbour**. What becomes of the result, and of the neighbour?
 
 # %% experiment
 you = lesson.predict(
-    {"programs": ..., "elements of x loaded": ..., "lanes masked": ..., "without the mask": ...},
+    {"programs": ..., "lanes masked": ..., "without the mask": ..., "the neighbour": ...},
     choices={
         "programs": [3, 4, 100],
-        "elements of x loaded": [96, 100, 128],
         "lanes masked": [0, 4, 28],
-        "without the mask": ["the same result", "a wrong result", "an error"],
+        "without the mask": ["an error", "a wrong result", "the right result"],
+        "the neighbour": ["as it was", "overwritten"],
     },
 )
 
 # %% experiment
-x, y = torch.arange(100.0), torch.ones(100)
+x, y, room = torch.arange(128.0)[:100], torch.ones(128)[:100], torch.full((128,), 7.0)
+out, neighbour = room[:100], room[100:]
 added = experiments.ran("add", lambda: add(x, y), want=x + y)
-without = experiments.ran("add without a mask", lambda: add(x, y, add_kernel_without_mask), want=x + y)
-measured = {
-    "programs": added.seen.programs,
-    "elements of x loaded": added.seen.launches[0].loads["x"].elements,
-}
-measured |= {
-    "lanes masked": experiments.masked(added.seen),
-    "without the mask": "an error" if without.error else "the same result",
-}
+without = experiments.ran(
+    "add without a mask", lambda: add(x, y, add_kernel_without_mask, out=out), want=x + y
+)
+beside = experiments.ran(
+    "its neighbour",
+    lambda: (add(x, y, add_kernel_without_mask, out=out), neighbour)[1],
+    want=torch.full((28,), 7.0),
+)
+measured = {"programs": added.seen.programs, "lanes masked": experiments.masked(added.seen)}
+measured["without the mask"] = "the right result" if without.same else without.error or "a wrong result"
+measured["the neighbour"] = "as it was" if beside.same else "overwritten"
 you.against(
     measured, experiments.launches({"add": added}), experiments.lanes(100, 32), evidence=experiments.LIVE
 )
 
 # %% [markdown]
-# Each program handles a whole block, so the last one hangs over the end. The mask cuts off what hangs over.
+# Each program handles a whole block, so the last one hangs over the end. The mask cuts off what hangs over. Without it the result
+# is right, no error is raised, and the neighbour is gone. **Your test would have passed.** On a GPU tensors lie side by side like
+# this all the time: the allocator cuts them from large pieces (lesson 08). So write the mask first.
 #
-# Here the course looks at each address. A load or store outside of the memory of the tensors that the kernel was given raises
-# `OutOfBounds`. For a view this is the memory of its whole storage: a kernel that leaves the view, but stays in its storage, reads a
-# neighbour's number, and nothing is raised. **A GPU does not look.** There such a load brings whatever lies behind the tensor, and such a store overwrites it, often without an
-# error. So write the mask first.
+# The course helps a little: it looks at each address, and raises `OutOfBounds` where a kernel leaves the storages of the tensors
+# that it was given. Here it stayed inside. A GPU does not look at all.
 #
 # The kernel takes for granted that elements lie side by side. Another layout (lesson 01) needs its strides: element `[i, j]`
 # of x lies at `x + i * x.stride(0) + j * x.stride(1)`. A tensor's strides come in as arguments.
@@ -140,16 +147,16 @@ you.against(
 # ```
 #
 # The bytes of x count as 1. How much do the five operators move, and how much does `F.softmax`? (Go through the lines as in the first
-# comment; one number a row counts as nothing.) And what does
-# `torch.compile` make of the five: how many kernels does Inductor, the part of it that writes kernels, write?
+# comment; one number a row counts as nothing.) `torch.compile` hands the five lines to Inductor, which writes kernels. How many
+# does it write?
 
 # %% experiment
 you = lesson.predict(
-    {"five operators": ..., "F.softmax": ..., "Inductor writes, for the CPU": ...},
+    {"five operators": ..., "F.softmax": ..., "Inductor, for the CPU": ...},
     choices={
         "five operators": ["2 ×", "5 ×", "8 ×"],
         "F.softmax": ["2 ×", "5 ×", "8 ×"],
-        "Inductor writes, for the CPU": ["1 kernel", "2 kernels", "5 kernels"],
+        "Inductor, for the CPU": ["1 kernel", "2 kernels", "5 kernels"],
     },
 )
 
@@ -162,22 +169,21 @@ rows = {
 times = {name: f"{way.bytes / (4 * 2048 * 1024):.0f} ×" for name, way in rows.items()}
 rows["one kernel that reads once"] = experiments.Way(1, 2 * 4 * 2048 * 1024)
 written = experiments.written(experiments.by_operators, torch.ones(64, 64))
-times["Inductor writes, for the CPU"] = written
+times["Inductor, for the CPU"] = written
 lesson.keep(saved=rows["five operators"].bytes / rows["F.softmax"].bytes, written=written)
 you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H100) · live (CPU)")
 
 # %% [markdown]
 # One kernel must read x once and write the result once, and `F.softmax` does just that. The five operators move {{saved:.0f}} times as
-# much. This is what fusion saves, and **the compiler does it for you**: Inductor writes {{written}} for the five operators, one loop
-# over the rows with loops inside it, and stores no whole `z` and no whole `powers`. So first look for an operator, then compile, and write a kernel
-# only where both leave something. Inductor fuses what you wrote. It knows another algorithm for a few patterns only, such as plain
-# attention and the maximum and sum of a softmax. A variant that it does not know stays as you wrote it. By hand you can
+# much. This is what fusion saves, and **the compiler does it for you**: Inductor writes {{written}} for the five operators, and stores
+# no whole `z` and no whole `powers`. So first look for an operator, then compile. Write a kernel
+# only where both leave something:
 #
-# - change the **algorithm** where no pattern fits: attention in blocks, with a running maximum, never writes the scores (*Further* has its core);
-# - hold a **long row** on the chip. On a GPU Inductor holds rows of up to 1,024 numbers ([its
-#   source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/choices.py#L411-L422)); of a longer row it loads the numbers
-#   again for each pass. Yours, in the next exercise, holds 4,096 and loads them once;
-# - read a **format** that no operator knows: packed bits, blocks that are left out, several tensors in one launch.
+# - another **algorithm**: Inductor fuses what you wrote, and knows a better way for a few patterns only;
+# - a **long row**: on a GPU Inductor holds rows of up to 1,024 numbers on the chip when it reduces along them ([its
+#   source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/choices.py#L411-L422)). Of a longer row it loads the numbers
+#   again for each pass. The second time they mostly come from the cache: this saves loads, and how much time, only a GPU can say;
+# - a **format** that no operator knows: packed bits, blocks that are left out.
 #
 # The simulated card knows PyTorch's operators. It does not run your kernels. Their times in this lesson are arithmetic: the bytes they
 # move, divided by the card's bandwidth, and no time for a launch.
@@ -186,8 +192,8 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 #
 # Write a softmax over the rows of a matrix, by a kernel alone. The test hands you an x whose numbers **only kernels can
 # read**: an operator of PyTorch finds NaN in it. `torch.empty` for the result is fine. In a kernel everything in `tl` is allowed. You need
-# `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`. The
-# test refuses in it what Triton's compiler does not know: lists, NumPy, names from outside.
+# `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`. In the kernel the
+# test refuses what Triton's compiler does not know: lists, NumPy, names from outside.
 #
 # <details><summary>Hint 1</summary>One program for each row. The block is the smallest power of two that holds a row:
 # <code>triton.next_power_of_2(columns)</code>. The masked lanes take part in the maximum and in the sum: which
@@ -248,34 +254,65 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# Your kernel in the table of section 2, on rows of 4,096 numbers:
+
+# %% experiment
+experiments.with_yours(softmax)
+
+# %% [markdown]
+# A few lines of yours move as little as PyTorch's own kernel. And yours can be changed. Let row i of a square x count only its first i
+# numbers: then yours loads half, and the operators need one more pass, for the mask. That is the case for a kernel of your own.
+#
 # ## 3 · An operator of PyTorch
 #
-# A function that launches a kernel is no operator. Autograd does not know its gradient, and here `torch.compile` cannot put it into a
-# graph (on a GPU it can, see below).
-# [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator. PyTorch takes it as a
-# closed box with three labels on it:
-#
-# - a **schema**: which tensors come in, which are changed, which go out. PyTorch takes it from your function's type hints and from
-#   `mutates_args`;
-# - a **fake**: the shape, strides and dtype of the result, from those of the inputs, without a number. The compiler runs this
-#   one while it captures;
-# - a **gradient** (`register_autograd`): what to keep for backward, and what backward does. Backward is captured too: the
-#   kernel that it launches has to be an operator as well.
-#
-# (On a GPU, Dynamo knows `@triton.jit` kernels without schema and fake; the gradient you still have to give. It does not know the interpreter, nor kernels of other languages.)
-#
-# `add` from section 1 in four forms, under `torch.compile(fullgraph=True)`. What does each form give? *An error at
-# capture* is one inside the function, before any label is asked for.
+# You put `add` into a model, as a residual connection: `head(add(encoder(x), x))`. It is called plainly, without
+# `torch.compile`. You train 50 steps. What do you see?
 
 # %% experiment
 you = lesson.predict(
-    {
-        "add, as it is": ...,
-        "an operator": ...,
-        "an operator with a fake": ...,
-        "… and x wants a gradient": ...,
-    },
-    choices=["one graph", "an error at capture", "an error: no fake", "an error: no gradient"],
+    {"50 steps": ...},
+    choices=[
+        "an error",
+        "a loss that stays",
+        "it falls, and encoder never moves",
+        "it falls, and all layers move",
+    ],
+)
+
+
+# %% experiment
+def fifty_steps():
+    torch.manual_seed(0)
+    encoder, head, numbers = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1), torch.randn(64, 8)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.05)
+    before, losses = encoder.weight.detach().clone(), []
+    for _ in range(50):
+        optimizer.zero_grad()
+        loss = F.mse_loss(head(add(encoder(numbers), numbers)), numbers.sum(1, keepdim=True))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    if losses[-1] > losses[0] / 2:
+        return "a loss that stays"
+    stays = torch.equal(before, encoder.weight)
+    return "it falls, and encoder never moves" if stays else "it falls, and all layers move"
+
+
+you.against({"50 steps": experiments.kept("50 steps", fifty_steps)}, evidence=experiments.LIVE)
+
+# %% [markdown]
+# The loss falls, since `head` learns. `encoder` got no gradient, and nothing said so. **A function that launches a kernel is a hole in
+# autograd**: its result has no way back. `torch.compile` at least stops with an error here, since it cannot trace into Triton's
+# interpreter. (On a GPU Dynamo knows `@triton.jit` kernels. The gradient you have to give there too.)
+#
+# [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator of it: a closed box, with a
+# **schema** that PyTorch takes from your function's type hints and from `mutates_args`. Autograd and the compiler cannot look into the box. What is the first thing that each asks you for? Here is `add`
+# as an operator, under `torch.compile(fullgraph=True)`:
+
+# %% experiment
+you = lesson.predict(
+    {"an operator": ..., "… with a fake": ..., "… and x wants a gradient": ...},
+    choices=["one graph", "an error: which shape?", "an error: which gradient?"],
 )
 
 
@@ -285,7 +322,7 @@ def made(name, fake):
     def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return add(x, y)
 
-    if fake:
+    if fake:  # the result's shape, strides and dtype, without a number
         added.register_fake(lambda x, y: torch.empty_like(x))
     return added
 
@@ -295,10 +332,9 @@ taught = made("lesson21::taught", fake=True)
 taught.register_autograd(lambda ctx, grad: (grad, grad))  # of x + y: what comes in, for both
 trained = x.clone().requires_grad_()
 
-used = {  # each: which function, and on which x
-    "add, as it is": (add, x),
+used = {  # each: which operator, and on which x
     "an operator": (bare, x),
-    "an operator with a fake": (faked, x),
+    "… with a fake": (faked, x),
     "… and x wants a gradient": (faked, trained),
     "… and it is registered": (taught, trained),
 }
@@ -308,19 +344,27 @@ forms = {
 }
 kinds = experiments.kinds(forms)
 you.against({name: kinds[name] for name in you}, experiments.said(forms), evidence=experiments.LIVE)
-print(experiments.wants_gradient(lambda: add(trained, y)))
 
 # %% [markdown]
-# The last column is what you will meet at work. Only the operator with a fake is in one graph with the rest, and where a gradient is
-# wanted, only once it is registered (`register_autograd` in the cell above). If backward needs a tensor, `setup_context=keep` names a function that runs after forward and keeps it: `keep(ctx, inputs, output)` calls
-# `ctx.save_for_backward(output)`, say.
+# The last column is what you will meet at work. Besides its schema the box needs two more labels:
 #
-# `add` as it is cannot be captured: `torch.compile` traces into Triton's interpreter, and stops with an error, here with `fullgraph=True`
-# and without. **Called plainly `add` gives no error, and a result without a gradient** (the last line). That is worse.
+# - a **fake**: the shape, strides and dtype of the result, from those of the inputs, without a number. The compiler runs this
+#   one while it captures;
+# - a **gradient** (`register_autograd`): what to keep for backward, and what backward does. Backward is captured too: the
+#   kernel that it launches has to be an operator as well.
+#
+# The sum needs nothing kept. An operator that squares keeps its input, in a function that PyTorch runs after forward and calls by these names:
+#
+# ```python
+# def keep(ctx, inputs, output):
+#     ctx.save_for_backward(*inputs)
+#
+# squared.register_autograd(lambda ctx, grad: 2 * ctx.saved_tensors[0] * grad, setup_context=keep)
+# ```
 #
 # [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on your inputs and
 # compares it with its labels, by four tests: the schema (is an input changed that it does not name?), the registration of the gradient,
-# the fake against the real result, and tracing (`aot dispatch dynamic`). Here is a sigmoid that takes any strides, and always gives a
+# the fake against the real result (`faketensor`), and the whole under the compiler's tracing (`aot dispatch dynamic`). Here is a sigmoid that takes any strides, and always gives a
 # contiguous result. Its fake is `torch.empty_like`. For which of the two matrices does the fake foretell the right strides?
 
 # %% experiment
@@ -345,9 +389,16 @@ said = dict(zip(you, [row[told.columns.index("faketensor")] for row in told.rows
 you.against(said, told, evidence=experiments.LIVE)
 
 # %% [markdown]
-# `torch.empty_like` keeps the order of x's strides; the kernel's result has another. On a matrix that lies row by row the two agree. So
-# give opcheck inputs of several layouts, and read every column: tracing says *right* even there. No input wanted a gradient here, so its
-# registration was not tested. opcheck says nothing about the *values* of a gradient: for these compare with PyTorch's own
+# `torch.empty_like` keeps the order of x's strides; the kernel's result has another. On a matrix that lies row by row the two agree. What
+# does a wrong fake do? The compiler plans with strides that are not so:
+
+# %% experiment
+print("called plainly:", sigmoid(matrix.t()).t().reshape(-1).shape)
+print("compiled:", experiments.compiled("a wrong fake", lambda x: sigmoid(x).t().reshape(-1), matrix.t()))
+
+# %% [markdown]
+# So give opcheck inputs of several layouts, and read every column: `aot dispatch dynamic` says *right* even there, since nothing behind the
+# operator asked for the strides. No input wanted a gradient here, so its registration was not tested. opcheck says nothing about the *values* of a gradient: for these compare with PyTorch's own
 # operators, or use
 # [`torch.autograd.gradcheck`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html).
 #
@@ -355,7 +406,7 @@ you.against(said, told, evidence=experiments.LIVE)
 # > *Where it stops:* the box is closed for the compiler too. It fuses nothing into it: what stands before and after your kernel
 # > is read and written again.
 #
-# **Exercise 21.3 — an operator with a gradient** (★★★, 12 min)
+# **Exercise 21.2 — an operator with a gradient** (★★★, 12 min)
 #
 # `forward(x)` and `backward(dy, y)` launch a kernel each: a sigmoid, and the gradient of x from that of y and from y. The test
 # hands you both. Make them an operator that trains, plain and compiled. Give both functions the tensors unchanged (no `.contiguous()`). In
@@ -425,7 +476,7 @@ check_operator(Used(3, 5, layout="columns"), Used(2, 7, "float16", "sliced", twi
 #
 # The script of lesson 00 writes GELU out by its formula; since lesson 02 it calls `F.gelu`. What would a kernel of your own buy there? A launch has to read x and
 # write the result, and no less. So count first what each way moves, on the simulated card. The formula is
-# `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`, an operator for each sign. How many times as many bytes as a kernel that reads once
+# `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`: an operator for each `*`, `+` and `**`, and one for tanh. How many times as many bytes as a kernel that reads once
 # does it move? And `F.gelu`?
 
 # %% experiment
@@ -492,12 +543,15 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
 
 # %% [markdown]
 # Look first at element-wise operators and reductions with large inputs. An operator that calls another (linear, addmm) is
-# listed twice. Here the optimizer leads (`addcdiv_`, `addcmul_` and `lerp_` are steps of AdamW), and there is an operator for it: `torch.optim.AdamW(…, fused=True)`. (On a GPU you do not find the optimizer in
-# this list: its `_foreach_` and `_fused_` operators take lists of tensors, whose shapes `input_shapes` does not show. Count them as passes over all
-# parameters. Under `torch.compile`, generated kernels begin with `triton_` or `cpp_fused`: look at what else is in the list.) Then, in this order: is there one operator for the row of them (`F.rms_norm`,
+# listed twice. Here the optimizer leads (`addcdiv_`, `addcmul_` and `lerp_` are steps of AdamW), and there is an operator for it: `torch.optim.AdamW(…, fused=True)`. Then, in this order: is there one operator for the row of them (`F.rms_norm`,
 # `F.scaled_dot_product_attention`, `F.cross_entropy`)? Does `torch.compile` join them? If not, write the kernel, count
 # its loads by hand, check its results in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all your kernels
 # there), and then time it on the GPU.
+#
+# <details><summary>What this list shows on a GPU</summary>
+# There you do not find the optimizer in it: its <code>_foreach_</code> and <code>_fused_</code> operators take lists of tensors, whose shapes
+# <code>input_shapes</code> does not show. Count them as passes over all parameters. Under <code>torch.compile</code>, generated kernels begin
+# with <code>triton_</code> or <code>cpp_fused</code>: look at what else is in the list.</details>
 #
 # ## Sources on trial
 
@@ -507,8 +561,8 @@ from helpers.lessons.a_kernel_of_your_own import claims
 lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · arithmetic")
 
 # %% [markdown]
-# The first source counts as the simulated card does. In the second a product is computed by 9 programs, a block of
-# the result each. Each needs 9 blocks of a and 9 of b: 9 × 18 = 162 loads. *Different* blocks are 9 + 81 = 90 row by row, and 27 + 27 = 54 in
+# The first source counts as the simulated card does. The second looks at the first 9 of the 81 programs of a product. Each computes one block of
+# the result, and needs 9 blocks of a and 9 of b: 9 × 18 = 162 loads. *Different* blocks are 9 + 81 = 90 row by row, and 27 + 27 = 54 in
 # groups of three rows. The order of programs changes nothing in what they *load*. It changes how much of it is still in the cache.
 #
 # ## Recap
@@ -615,11 +669,11 @@ lesson.keep(per_byte=2 * 4096**3 / (2 * experiments.tile_loads(4096, 4096, 4096,
 experiments.reuse(4096, tiles)
 
 # %% [markdown]
-# Twice the side of the tile, half the loads. With tiles of 128 a loaded byte is used for {{per_byte:.0f}} FLOPs in float16. The orange line in the picture says how many
-# the card needs if every load goes to device memory. The rest is the **cache's** work: programs that run at the same time load
-# the same bands, and find them there. A tile cannot grow for ever: it lies in registers, and they are few.
+# Twice the side of the tile, half the loads. In float16 a square tile does half its side in FLOPs for each loaded byte: {{per_byte:.0f}} with
+# tiles of 128. The orange line is what the card needs if every load goes to device memory. So the tile would need a side of twice {{needed:.0f}}, and no such tile fits: it lies in
+# registers, and they are few. The rest is the **cache's** work: programs that run at the same time load the same bands, and find them there.
 #
-# **Exercise 21.2 — a product in tiles** (★★, 14 min)
+# **Exercise 21.3 — a product in tiles** (★★, 14 min)
 #
 # Write the tiled product. A program goes along k in steps of `inner`, and adds to a block of sums, which it stores at the end. As in
 # 21.1, only kernels can read a and b.

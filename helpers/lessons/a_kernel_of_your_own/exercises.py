@@ -129,7 +129,7 @@ def check_softmax(*cases: Rows) -> None:
     check.function("softmax", cases, drive=_drive_softmax, verify=verify, look="2 · What a kernel costs")
 
 
-# --- 21.2 matmul --------------------------------------------------------------------------------------------------
+# --- 21.3 matmul --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def check_matmul(*cases: Product) -> None:
     check.function("matmul", cases, drive=_drive_matmul, verify=verify, look="Further: Reuse")
 
 
-# --- 21.3 operator ------------------------------------------------------------------------------------------------
+# --- 21.2 operator ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
