@@ -7,8 +7,8 @@
 # count them:
 #
 # - **Memory.** The scores need not all exist at once (sections 1 and 2).
-# - **Traffic.** They need not go to the GPU's memory at all, and that is what makes attention fast. PyTorch has kernels that do this. For
-#   some calls PyTorch silently does not use them (section 3).
+# - **Traffic.** They need not go to the GPU's memory at all. PyTorch has kernels that do this. For some calls PyTorch silently does
+#   not use them (section 3).
 # - **Work.** Scores that a mask throws away need not be computed (section 4).
 #
 # *Further* has what else costs much around attention: the loss over a large vocabulary, and padding.
@@ -17,7 +17,7 @@
 # (what a compiler does); 09 helps.
 #
 # **Afterwards you can**
-# - write attention whose memory grows with n and not with n²;
+# - write attention that never holds all the scores;
 # - say which kernel a call of `scaled_dot_product_attention` gets, and make PyTorch complain if it is the slow one;
 # - write a mask as a rule, and count the blocks of scores that the rule leaves.
 
@@ -40,12 +40,36 @@ lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "arithm
 # ## 1 · The score matrix, and what holds it
 #
 # Attention has three inputs, each of shape (batch, heads, n, d): **queries** q, **keys** k and **values** v. Each query
-# gets a **score** for every key: their product, divided by √d. Softmax turns the scores of a query into weights that add up to 1. The
+# gets a **score** for every key: their dot product, divided by √d. Softmax turns the scores of a query into weights that add up to 1. The
 # result is the sum of the values with these weights. Written out, these are two matrix products with a softmax between them.
 # [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html)
 # (SDPA) does the same in one operator.
 #
-# Both run forward and backward, for n = 256 to 2,048. How many times larger is the peak of memory when n doubles? And
+# Here are two calls of it, forward and backward, with q, k and v of shape (1, 2, 2048, 64):
+#
+# ```python
+# SDPA(q, k, v)
+# SDPA(q[0], k[0], v[0])
+# ```
+#
+# The second only leaves out the batch dimension of 1. The results agree up to rounding, and nothing is printed. How many times the memory of the
+# first does the second need?
+
+# %% experiment
+SDPA = F.scaled_dot_product_attention
+you = lesson.predict({"memory without the batch dimension: ×": ...}, choices=[1, 2, 24])
+
+# %% experiment
+with_batch = experiments.step(SDPA, 2048)
+without = experiments.step(lambda q, k, v: SDPA(q[0], k[0], v[0]), 2048)
+more = {"memory without the batch dimension: ×": without.peak_live_bytes / with_batch.peak_live_bytes}
+lesson.keep(fallback=more["memory without the batch dimension: ×"])
+you.against_ratios(more, evidence="live (CPU)", what="memory")
+
+# %% [markdown]
+# {{fallback:.0f}} times. The second call got the formula written out, and nobody said so. First, why that is so much; section 3 shows how to notice.
+#
+# The formula written out, and SDPA as in the first call, run forward and backward, for n = 256 to 2,048. How many times larger is the peak of memory when n doubles? And
 # does SDPA do fewer floating-point operations (FLOPs) than the formula written out, as many, or more?
 
 # %% experiment
@@ -65,7 +89,7 @@ def written_out(q, k, v):
     return scores.softmax(-1) @ v
 
 
-ways = {"written out": written_out, "SDPA": F.scaled_dot_product_attention}
+ways = {"written out": written_out, "SDPA": SDPA}
 lengths = (256, 512, 1024, 2048)
 steps = {name: [experiments.step(way, n) for n in lengths] for name, way in ways.items()}
 lesson.keep(more_flops=steps["SDPA"][-1].flops / steps["written out"][-1].flops - 1)
@@ -84,19 +108,30 @@ you.against(
 # How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. So there are seven matrix
 # products in place of six (two in forward; in backward one for each of the gradients of v, of the weights, of q and of k; and one again), which is {{more_flops:.0%}} more FLOPs.
 #
-# What is that worth on a GPU? Written out, most of a GPU's time goes into reading and writing the n² numbers. Look at forward alone, where both ways
-# do the same FLOPs, on a simulated H100:
+# So SDPA computes more. Now forward alone on a simulated H100, where both ways do the same two products, for 4,096 tokens. How many times as long does
+# the formula written out take? And what share of *its* time are the two products?
 
 # %% experiment
-experiments.on_h100(ways, lengths=(1024, 4096))
+you = lesson.predict(
+    {"written out, the time: ×": ..., "the products' share of it": ...},
+    choices={
+        "written out, the time: ×": ["1.2 ×", "2 ×", "6 ×"],
+        "the products' share of it": ["a third", "two thirds", "nearly all"],
+    },
+)
+
+# %% experiment
+runs = experiments.on_h100(ways, lengths=(1024, 4096))
+you.against(experiments.of_h100(runs), experiments.kernels_on_h100(runs), evidence="simulated (H100)")
 
 # %% [markdown]
 # Look at the kernels of the first way. The two products are the smaller part of its time. Even they take longer than the whole fused
 # kernel: one writes the n² numbers, and the other reads them. The other operators read and write the
 # score matrix too, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
-# Papers call this kernel *flash attention*. How can a softmax be computed without the whole row of scores?
+# Papers call this kernel *flash attention*. (`torch.compile` knows the plain formula as a pattern, and calls SDPA for it. Another formula it leaves as it is.)
+# How can a softmax be computed without the whole row of scores?
 #
-# ## 2 · Softmax in blocks, in one pass
+# ## 2 · A softmax that never sees its whole row
 #
 # The softmax of a row divides exp(score) by the sum of all exp(score). PyTorch subtracts the row's maximum first:
 # exp(score − maximum). The quotient stays the same. But the maximum is known only at the end of the row.
@@ -119,7 +154,7 @@ you = lesson.predict(
 )
 
 # %% experiment
-scores = torch.tensor([1.0, 3.0, 2.0, 2.5, 90.0, 89.0, 4.0, 88.0])
+scores = torch.tensor([86.0, 88.0, 87.0, 87.5, 90.0, 89.0, 4.0, 88.0])
 highest, total, rows = torch.tensor(float("-inf")), torch.tensor(0.0), []
 for block in scores.split(2):
     new = torch.maximum(highest, block.max())
@@ -128,14 +163,15 @@ for block in scores.split(2):
     highest = new
     rows.append([block.tolist(), highest.item(), shrink.item(), total.item()])
 whole = torch.exp(scores - scores.max()).sum()
-lesson.keep(running=total.item(), at_once=whole.item())
+last_two = torch.exp(scores[4:] - scores.max()).sum()
+lesson.keep(running=total.item(), at_once=whole.item(), thrown_away=last_two.item())
 naive = str(torch.exp(scores).sum().item())
 you.against(experiments.of_running(rows, naive), experiments.running(rows), evidence="live (CPU)")
 
 # %% [markdown]
 # The old sum is multiplied by exp(old maximum − new maximum). That factor replaces the old maximum by the new one in every
 # term at once, because exp(s − old) · exp(old − new) = exp(s − new). Without any maximum the sum is inf in float32, which ends at exp(88.7). The running sum ends at
-# {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. Each score was needed
+# {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. (With the old sum thrown away it would end at {{thrown_away:.4f}}.) Each score was needed
 # once, in its block, and may be forgotten afterwards. (The softmax itself would need a second pass, to divide. Attention does not: it
 # needs only the weighted sum of the values, and divides that.)
 #
@@ -171,7 +207,7 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 def blockwise_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, block: int, causal: bool = False
 ) -> torch.Tensor:
-    """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Without gradients.
+    """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Nobody will call backward on it.
 
     q: (…, n, d); k: (…, m, d); v: (…, m, e). All float32 or all float64; the same leading dimensions, perhaps none.
     m is 1 or more, n may be 0. k and v may be expanded views: slice them. A contiguous copy of the
@@ -183,7 +219,7 @@ def blockwise_attention(
     Budget:
     - FLOPs: 2 · (d + e) for each pair of a query and a key. With causal, a block of keys has no pairs with the queries
       before its first key.
-    - Peak live bytes: those of 4 · (min(block, m) + e + 2) numbers of q's dtype for each query.
+    - At the peak: 4 · (min(block, m) + e + 2) numbers of q's dtype alive for each query.
     """
     highest = q.new_full((*q.shape[:-1], 1), float("-inf"))  # (…, n, 1): the running maximum of each query
     total = torch.zeros_like(highest)  # (…, n, 1): its running sum
@@ -255,17 +291,18 @@ check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype=
 # *math* is the formula written out as ordinary operators, with its n² numbers. SDPA looks at each call and chooses. If no fused
 # kernel takes the call, math does, and nobody tells you.
 #
-# The CPU has one fused kernel, flash. Does it take these four calls? A fused kernel has to be written for each feature, and so has its
-# backward. (q, k and v have shape (2, 4, 128, 64), and are bfloat16. The last call turns them into float64.)
+# A fused kernel has to be written for each feature, and for each machine. You test on your laptop's CPU, and train on an H100. Where does each
+# of these calls get a fused kernel? Two clues: dropout is for training, which GPUs do. And a GPU's matrix units are made for short number formats.
+# (q, k and v have shape (2, 4, 128, 64), and are bfloat16. *float64* turns them into that.)
 
 # %% experiment
 you = lesson.predict(
-    {"a mask of bools": ..., "a mask that wants a gradient": ..., "dropout_p=0.1": ..., "float64": ...},
-    choices=["one kernel", "math"],
+    {"a mask of bools": ..., "dropout_p=0.1": ..., "float64": ..., "three dimensions, no batch": ...},
+    choices=["on both", "on the CPU only", "on the GPU only", "on neither"],
 )
 
 # %% experiment
-SDPA, N = F.scaled_dot_product_attention, 128
+N = 128
 CALLS = {  # each is tried with q, k and v of shape (2, 4, N, 64), in bfloat16
     "nothing but q, k and v": SDPA,
     "a mask of bools": lambda q, k, v: SDPA(q, k, v, q.new_ones(N, N, dtype=torch.bool).tril()),
@@ -277,19 +314,17 @@ CALLS = {  # each is tried with q, k and v of shape (2, 4, N, 64), in bfloat16
 }
 kernels = {name: experiments.kernels_of(call, N) for name, call in CALLS.items()}
 you.against(
-    {name: experiments.on_cpu(kernels)[name] for name in you},
+    {name: experiments.fused_on(*kernels[name]) for name in you},
     experiments.backends(kernels),
     evidence="live (CPU) · simulated (H100)",
 )
 
 # %% [markdown]
-# There are three calls more than you were asked for. Where the table says *math*, the call costs what *written out* cost in section 1. The two columns differ, because each
-# backend has its own list of what it takes. A fused kernel on one machine is no promise for another. A mask that wants a gradient (as a
-# learned position bias does), dropout, and values wider than the keys get a fused kernel only on the GPU; float64 only on the CPU;
-# inputs without a batch dimension on neither.
+# Where the table says *math*, the call costs at least what *written out* cost in section 1. (In bfloat16 it costs more: *math* computes in
+# float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**. A test on the laptop
+# would have told you the wrong thing twice.
 #
-# (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. So float32, or a mask, goes to
-# *efficient*. The simulated choices follow
+# (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. What it refuses, *efficient* may take. The simulated choices follow
 # PyTorch's rules for these three backends. cuDNN's kernel, which PyTorch may prefer on an H100, is not simulated.)
 #
 # So do not trust, **ask**.
@@ -322,8 +357,8 @@ for name in (
 # ## 4 · A mask is a rule, and leaves blocks
 #
 # A mask as a tensor has n² numbers, which are read for every head. The scores are no longer stored, but a mask of the same size
-# still is. But most masks are a **rule**: given the
-# positions of a query and a key, may the one look at the other?
+# still is. And a kernel cannot know where it is empty: with `is_causal=True` the fused kernels leave out the blocks above the diagonal, with the same
+# mask as a tensor they compute them. But most masks are a **rule**: given the positions of a query and a key, may the one look at the other?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a
 # function `mask_mod`. (Its other
 # function, `score_mod`, changes a score, for example by the distance of the two positions.)
@@ -365,11 +400,9 @@ def documents(b, h, i, j):
 
 
 rules = {"causal": causal, "sliding window of 256": window, "four documents": documents}
+here = "cpu"  # where q, k and v are; None, None: one mask for all batches and all heads
 masks = {
-    # None, None: one mask for all batches and all heads
-    name: create_block_mask(
-        rule, None, None, 1024, 1024, device="cpu", BLOCK_SIZE=128
-    )  # where q, k and v are
+    name: create_block_mask(rule, None, None, 1024, 1024, device=here, BLOCK_SIZE=128)
     for name, rule in rules.items()
 }
 you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evidence="arithmetic")
@@ -378,10 +411,10 @@ you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evide
 # Causal leaves a little more than half, because every score of a block on the diagonal is computed. A window leaves a band: with
 # n it grows like n, and not like n². Documents leave their own triangles.
 #
-# Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. Which rule gains most
-# when blocks of 16 become blocks of 4? Try.
+# Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. Set the block to 16, then
+# to 4: for which rule does the share computed fall by the largest factor?
 #
-# <details><summary>Answer</summary>A rule with short runs, such as many documents.</details>
+# <details><summary>Answer</summary>For a rule whose runs are shorter than a block of 16, such as many documents or a narrow window.</details>
 
 # %% experiment
 from helpers.lessons.attention.explorer import mask_explorer
@@ -415,7 +448,7 @@ mask_explorer("documents", block=8, documents=5)
 # <code>part.any()</code> and <code>part.all()</code> say the rest.</details>
 #
 # <details><summary>The idea</summary>For <code>i</code> in <code>torch.arange(queries)[:, None].split(block)</code>: ask, expand to
-# <code>(len(i), keys)</code>, split, and collect <code>part.any().long() + part.all().long()</code>. 0 is nothing, 1 a part, 2 the whole.</details>
+# <code>(len(i), keys)</code>, split. <code>any</code> and <code>all</code> of a part, as numbers, add up to 0, 1 or 2.</details>
 
 
 # %% exercise="kept_blocks"
@@ -494,17 +527,14 @@ lesson.keep(script_faster=board.before.step_s / board.after.step_s)
 lesson.keep(script_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
 seconds = [running_example.score(s).step_s for s in (in_bf16.replace(attention=attention_by_views), in_bf16)]
 lesson.keep(half_faster=seconds[0] / seconds[1], script_context=running_example.LARGE.context)
-print(f"in bfloat16 (simulated): {1e3 * seconds[0]:.2f} ms before, {1e3 * seconds[1]:.2f} ms after")
+print(f"in bfloat16 (simulated): {1e3 * seconds[0]:.3f} ms before, {1e3 * seconds[1]:.3f} ms after")
 board
 
 # %% [markdown]
-# In float32 the step is {{script_faster:.2f}} times as fast and needs {{script_mib:.0f}} MiB less, at a context of only
-# {{script_context}} tokens.
-# In bfloat16 (the line above the table) it is {{half_faster:.2f}} times as fast: SDPA takes *flash* there, where float32 gets *efficient*,
-# and the products are quicker, so what reads and writes the scores is a larger part of the step. (The old lines also build a mask in each call, which is part of the
-# difference.) The table's label says how far off a whole simulated step may be. We did not measure how far off the ratio of two such steps
-# is: read them as *a little faster*, and *more so in bfloat16*. The last row is your CPU, timed live: it varies, and says nothing about a GPU. When the context doubles, what grows with n² becomes
-# four times as large, the other activations twice, and weights and optimizer stay as they are.
+# At a context of only {{script_context}} tokens one line buys {{script_faster:.2f}} × and {{script_mib:.0f}} MiB in float32, and {{half_faster:.2f}} × in
+# bfloat16 (the line above the table), where SDPA takes *flash*. Read these as *a little faster*, and *more so in bfloat16*: a whole simulated step may
+# be off by what the label says, and the old lines also build a mask in each call. The last row is your CPU, timed live: it varies, and says
+# nothing about a GPU.
 #
 # Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
 # nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.
@@ -521,10 +551,8 @@ import torch
 from torch import nn
 from torch.profiler import profile
 
-layer, x = (
-    nn.MultiheadAttention(64, 4, batch_first=True),
-    torch.randn(2, 128, 64),
-)  # at home: your own step, on a batch
+# at home: your own step, on a batch
+layer, x = nn.MultiheadAttention(64, 4, batch_first=True), torch.randn(2, 128, 64)
 
 for need_weights in (True, False):
     with profile(record_shapes=True) as prof:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -78,9 +79,23 @@ def of_steps(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> T
     )
 
 
-def on_h100(ways: Mapping[str, Attention], lengths: Sequence[int]) -> Table:
-    """Forward of each way in bfloat16, 8 × 16 heads of 64 features: kernels, their time, and the peak that they add."""
-    rows = []
+@dataclass(frozen=True)
+class Forward:
+    """One forward pass on the simulated card: (kernel, seconds), and the peak above its inputs in MiB."""
+
+    way: str
+    tokens: int
+    kernels: list[tuple[str, float]]
+    more: float
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for _, seconds in self.kernels)
+
+
+def on_h100(ways: Mapping[str, Attention], lengths: Sequence[int]) -> list[Forward]:
+    """Forward of each way in bfloat16, 8 × 16 heads of 64 features."""
+    runs = []
     for n in lengths:
         for name, way in ways.items():
             with simulate("H100") as gpu, torch.no_grad():
@@ -93,12 +108,27 @@ def on_h100(ways: Mapping[str, Attention], lengths: Sequence[int]) -> Table:
                 way(q, k, v)
                 gpu.synchronize()
                 kernels = gpu.kernels[before:]
-            parts = ", ".join(
-                f"{short(kernel.name)} {format_seconds(kernel.duration_s)}" for kernel in kernels
-            )
-            seconds = format_seconds(sum(kernel.duration_s for kernel in kernels))
             more = (gpu.max_memory_allocated() - held) / MIB
-            rows.append((f"{n:,}", name, seconds, parts, f"{more:,.0f}"))
+            runs.append(Forward(name, n, [(short(k.name), k.duration_s) for k in kernels], more))
+    return runs
+
+
+def of_h100(runs: Sequence[Forward]) -> dict[str, str]:
+    """Of the longest row: how many times as long the formula written out takes, and what share of that its products are."""
+    plain, fused = runs[-2:]
+    products = sum(seconds for name, seconds in plain.kernels if name == "bmm") / plain.seconds
+    shares = {"a third": 1 / 3, "two thirds": 2 / 3, "nearly all": 1}
+    return {
+        "written out, the time: ×": f"{plain.seconds / fused.seconds:.0f} ×",
+        "the products' share of it": min(shares, key=lambda name: abs(shares[name] - products)),
+    }
+
+
+def kernels_on_h100(runs: Sequence[Forward]) -> Table:
+    rows = []
+    for run in runs:
+        parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in run.kernels)
+        rows.append((f"{run.tokens:,}", run.way, format_seconds(run.seconds), parts, f"{run.more:,.0f}"))
     columns = ["tokens", "attention", "time", "kernels", "peak above the inputs, MiB"]
     return table(rows, columns, evidence=ON_H100, caption="forward, 8 × 16 heads of 64 features, bfloat16")
 
@@ -158,8 +188,11 @@ def _is_math(operators: Sequence[str]) -> bool:
     return any("softmax" in name for name in operators)
 
 
-def on_cpu(kernels: Mapping[str, tuple[list[str], list[str]]]) -> dict[str, str]:
-    return {name: "math" if _is_math(live) else "one kernel" for name, (live, _) in kernels.items()}
+def fused_on(live: list[str], simulated: list[str]) -> str:
+    """Where a call gets a fused kernel: on the CPU, on the simulated H100."""
+    if _is_math(live) == _is_math(simulated):
+        return "on neither" if _is_math(live) else "on both"
+    return "on the GPU only" if _is_math(live) else "on the CPU only"
 
 
 def backends(kernels: Mapping[str, tuple[list[str], list[str]]]) -> Table:
