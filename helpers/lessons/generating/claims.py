@@ -98,7 +98,7 @@ def no_sync() -> Claim:
         f"GPU; argmax {own}",
         "refuted"
         if own
-        else "confirmed; in this PyTorch torch.multinomial does not wait on a CUDA GPU either"
+        else "partly: argmax draws without a wait; in this PyTorch torch.multinomial does not wait on a CUDA GPU either"
         if not plain
         else "confirmed",
         "Sampling without a wait",

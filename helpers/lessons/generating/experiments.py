@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -310,10 +311,18 @@ def fewer_bits(published: Mapping[str, float]) -> Table:
                 _ms(least),
                 f"{1 / least:,.0f}",
                 f"{published[name]:.1f}",
+                f"{published[name] * least:.0%}",
             )
         )
-    columns = ["weights", "bytes", "reading them once", "tokens a second at most", "measured by gpt-fast"]
-    caption = "last column: Llama-2 7B on an A100, Team PyTorch, November 2023"
+    columns = [
+        "weights",
+        "bytes",
+        "reading them once",
+        "tokens a second at most",
+        "measured by gpt-fast",
+        "of the most",
+    ]
+    caption = "measured: Llama-2 7B on an A100, Team PyTorch, November 2023"
     return table(rows, columns, evidence="arithmetic · published (A100, Team PyTorch)", caption=caption)
 
 
@@ -452,30 +461,73 @@ def written(seen: Mapping[str, Counts]) -> Table:
 # --- what was asked --------------------------------------------------------------------------------------------------
 
 
-def limits(costs: Mapping[tuple[str, int], Cost], eager: Mapping[str, Cost]) -> dict[str, str]:
-    """How many times as long 64 tokens take, and what limits the larger model's one token, in the questions' words."""
-    answers = {
-        f"{name}, 64 tokens at once": f"{nearest(costs[name, 64].seconds / costs[name, 1].seconds, (1, 4, 16, 64)):g} ×"
-        for name in ("GPT-2", "7B")
-    }
-    launched = eager["7B"].seconds > 1.3 * costs["7B", 1].seconds
-    read = reading_s("7B") > 0.5 * costs["7B", 1].seconds
-    return answers | {
-        "7B, one token": "launches" if launched else "bytes of the weights" if read else "arithmetic"
+def riddle(costs: Mapping[tuple[str, int], Cost]) -> dict[str, float]:
+    """Of the 7B model's token: operations, in 10⁹, the ms that they alone would take, and what it takes, beside GPT-2's."""
+    operations = 2.0 * on_card.weights("7B") / 2  # bytes of bf16: two a weight
+    least, token = operations / device("H100").peak_flops["fp16"], costs["7B", 1].seconds
+    return {
+        "operations": operations / 1e9,
+        "least_ms": MS * least,
+        "too_long": token / least,
+        "rate_7b": 1 / token,
+        "smaller": on_card.weights("7B") / on_card.weights("GPT-2"),
+        "sooner": token / costs["GPT-2", 1].seconds,
     }
 
 
-def fastest(costs: Mapping[tuple[str, int], Cost], graphs: Mapping[str, int]) -> dict[str, str]:
-    """Whether a static cache gains with one sequence, which way is fastest with 64, and which cache makes fewer graphs.
+def limits(costs: Mapping[tuple[str, int], Cost]) -> dict[str, Any]:
+    """Tokens a second of 64 at once, and what limits one token, in the questions' words."""
+
+    def limit(name: str) -> str:
+        if reading_s(name) > 0.5 * costs[name, 1].seconds:
+            return "bytes of the weights"
+        same = costs[name, 64].seconds < 1.3 * costs[name, 1].seconds
+        return "the least time of each kernel" if same else "arithmetic"
+
+    rate = nearest(64 / costs["7B", 64].seconds, (154, 600, 2500, 9600))
+    return {"7B, 64 at once: tokens a second": rate} | {
+        f"{name}, one token": limit(name) for name in ("7B", "GPT-2")
+    }
+
+
+def extremes(rates: Mapping[str, float]) -> dict[str, str]:
+    """Which step of a ladder gained most, and which least."""
+    gains = {name: gain for name, gain in zip(rates, _gains(rates), strict=True) if gain}
+    return {
+        "gained most": max(gains, key=lambda n: gains[n]),
+        "gained least": min(gains, key=lambda n: gains[n]),
+    }
+
+
+def _gains(rates: Mapping[str, float]) -> list[float]:
+    """Each rate against the one before; 0 for the first."""
+    values = list(rates.values())
+    return [0.0, *(after / before for before, after in pairwise(values))]
+
+
+def steps_up(rates: Mapping[str, float]) -> Table:
+    rows = [
+        (name, f"{rate:,.0f}", f"{gain:.2f} ×" if gain else "–")
+        for (name, rate), gain in zip(rates.items(), _gains(rates), strict=True)
+    ]
+    columns = ["GPT-2, and on top of what stands above", "tokens a second", "this step"]
+    return table(rows, columns, evidence=f"{ON_H100} · arithmetic")
+
+
+def fastest(costs: Mapping[tuple[str, int], Cost], graphs: Mapping[str, int]) -> dict[str, Any]:
+    """Whether a static cache gains with one sequence, which way is fastest with 64, and how many graphs a growing cache takes.
 
     About as fast: less than a third apart, as the worst of the simulator's whole steps is off.
     """
     ways = list(dict.fromkeys(way for way, _ in costs))
     best = min(ways, key=lambda way: costs[way, 64].seconds)
     ratio = costs["no cache", 1].seconds / costs["static", 1].seconds
-    fewer = "as many" if graphs["growing"] == graphs["static"] else min(graphs, key=lambda name: graphs[name])
     one = "faster" if ratio > 4 / 3 else "slower" if ratio < 3 / 4 else "about as fast"
-    return {"1 sequence: a static cache is": one, "64 sequences": best, "fewer graphs": fewer}
+    return {
+        "1 sequence: a static cache is": one,
+        "64 sequences": best,
+        "six shapes: graphs": graphs["growing"],
+    }
 
 
 def who_asks(asking: Sequence[Any]) -> Table:
