@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -461,18 +462,29 @@ def written(seen: Mapping[str, Counts]) -> Table:
 # --- what was asked --------------------------------------------------------------------------------------------------
 
 
-def riddle(costs: Mapping[tuple[str, int], Cost]) -> dict[str, float]:
-    """Of the 7B model's token: operations, in 10⁹, the ms that they alone would take, and what it takes, beside GPT-2's."""
-    operations = 2.0 * on_card.weights("7B") / 2  # bytes of bf16: two a weight
+@dataclass(frozen=True)
+class Riddle:
+    """Of the 7B model's token: operations, seconds of them alone, and what it takes, beside GPT-2's token."""
+
+    operations: float
+    least_s: float
+    too_long: float
+    rate: float
+    smaller: float
+    sooner: float
+
+
+def riddle(costs: Mapping[tuple[str, int], Cost]) -> Riddle:
+    operations = float(on_card.weights("7B"))  # two a weight, and bf16 has two bytes
     least, token = operations / device("H100").peak_flops["fp16"], costs["7B", 1].seconds
-    return {
-        "operations": operations / 1e9,
-        "least_ms": MS * least,
-        "too_long": token / least,
-        "rate_7b": 1 / token,
-        "smaller": on_card.weights("7B") / on_card.weights("GPT-2"),
-        "sooner": token / costs["GPT-2", 1].seconds,
-    }
+    return Riddle(
+        operations,
+        least,
+        token / least,
+        1 / token,
+        on_card.weights("7B") / on_card.weights("GPT-2"),
+        token / costs["GPT-2", 1].seconds,
+    )
 
 
 def limits(costs: Mapping[tuple[str, int], Cost]) -> dict[str, Any]:
