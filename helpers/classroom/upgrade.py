@@ -102,6 +102,8 @@ def environment(torch: str, to: Path) -> Path:
 def _run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A command in the environment beside, from the checkout, with one thread."""
     own = {"PYTHONPATH": str(ROOT), "KINETO_LOG_LEVEL": "99", "PATH": f"{python.parent}:{os.environ['PATH']}"}
+    # pip may have found a build for CUDA alone, which looks for a compiler of CUDA's and warns where there is no GPU
+    own |= {"CUDA_HOME": "", "CUDA_PATH": ""}
     return subprocess.run(
         [python, *arguments],
         cwd=ROOT,

@@ -322,7 +322,7 @@ you.against(
 # %% [markdown]
 # Where the table says *math*, the call costs at least what *written out* cost in section 1. (In bfloat16 it costs more: *math* computes in
 # float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**. A test on the laptop
-# would have told you the wrong thing twice.
+# would have told you the wrong thing twice. And the lists change: in PyTorch 2.14.1 the CPU's kernel takes three dimensions too.
 #
 # (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. What it refuses, *efficient* may take. The simulated choices follow
 # PyTorch's rules for these three backends. cuDNN's kernel, which PyTorch may prefer on an H100, is not simulated.)
