@@ -433,6 +433,6 @@ CLAIMS = (
     tried("graphs", "跟踪（tracing）方法本质上是在模型执行过程中动态捕捉计算图，也就是通过监视 PyTorch 操作的执行", "tracing captures the graph by watching the operators that run", tracing),
     tried("graphs", "基于源码分析 … 不需要实际运行模型，而是直接解析代码中的静态结构", "source analysis captures it without a run", from_source),
     tried("graphs", "通过CPython提供了内部接口，torch.compile 和 Torch Pynamo 技术在 Python 运行时捕获 PyTorch 的张量操作 … 取代原来Python解释器中的函数调用", "through an interface of CPython, torch.compile captures operators at run time, and its code takes the place of the calls", by_cpython),
-    kept("other", "accelerator的基本思路与DDP一样，但是增加了更多的优化", "Accelerate does the same as DDP, with more optimizations", "14-accelerate", evidence="live (CPU)"),
+    kept("other", "accelerator的基本思路与DDP一样，但是增加了更多的优化", "the basic idea of Accelerate is that of DDP, with more optimizations", "14-accelerate", evidence="live (CPU)"),
     kept("other", "始终从小处开始（start small）", "always start small", "00-start-small", evidence="simulated (H100)"),
 )  # fmt: skip

@@ -300,7 +300,7 @@ CLAIMS = (
     tried("4", "PyTorch默认不会强制使用Tensor Core，因为不是所有操作都支持", "by default PyTorch does not force the use of Tensor Cores, since not all operators support them", not_forced),
     kept("5", "核心绑定(core pinning)是最重要的优化手段之一", "core binding is among the most important optimisations on a CPU", "12-binding-rank", evidence="arithmetic · published"),
     tried("5", "减少上下文切换开销", "binding a process to cores reduces the overhead of context switches", fewer_switches),
-    untested("5", "提高缓存命中率", "binding a process to cores raises the cache hit rate", "it takes the processor's own counters, which few machines open"),
+    untested("5", "提高缓存命中率", "binding a process to cores raises the cache hit rate", "it takes the processor's own counters of hits, which PyTorch does not read"),
     kept("5", "避免跨NUMA节点的内存访问", "binding a process to cores avoids memory accesses across NUMA nodes", "12-binding-numa", evidence="live (CPU) · arithmetic"),
     kept("5", "PyTorch提供了torch.set_num_threads()等API来控制线程使用，结合操作系统的taskset或numactl工具可以实现更精细的控制", "torch.set_num_threads() controls the use of threads, and with taskset or numactl it is controlled more finely", "12-set-num-threads", evidence="live (CPU)"),
     tried("6", "现代PyTorch分布式训练已经从传统的DDP(Data Parallel)发展到更先进的FSDP(Fully Sharded Data Parallel)", "distributed training has gone from the traditional DDP (Data Parallel) to the more advanced FSDP (Fully Sharded Data Parallel)", two_classes),
