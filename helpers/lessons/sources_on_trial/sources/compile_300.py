@@ -85,7 +85,7 @@ def steady_latency() -> Outcome:
     return (
         f"torch.jit.script has an optimised plan after {has.index(True) if any(has) else 'more than 2'} calls. torch.compile, compilations so far, call "
         f"by call: {', '.join(map(str, counts[1:]))} (the third call has a new size)",
-        "partly: the first calls are those that compile, in both; steady is torch.compile when all sizes were seen, since a new one may compile again"
+        "partly: both compile in their first calls; torch.compile is steady once all sizes were seen, since a new one may compile again"
         if not has[0] and counts[1] == counts[2] < counts[3]
         else "refuted" if counts[1] < counts[2]
         else "confirmed",
