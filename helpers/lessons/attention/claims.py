@@ -106,7 +106,7 @@ def memory_savings(steps: Mapping[str, Sequence[Counts]]) -> Claim:
         "confirmed"
         if proportional and near
         else "partly: holds for the proportion; the factor at a length follows from the width of a head, more than 10 and 20 with 64, less with 128"
-        if proportional and sized[64] > [10, 20] > sized[128]
+        if proportional and sized[64] > [10.0, 20.0] > sized[128]
         else "partly: holds for the proportion; the factors are others"
         if proportional
         else "refuted",

@@ -148,7 +148,7 @@ def hook_measures() -> Outcome:
     (_, _, own), (seen, _, without) = _two_steps(), _two_steps(hook=noop_hook)
     return (
         f"all-reduces of a step: {own}; with noop_hook, which sends nothing and was given buckets of {seen:,} bytes, {without}",
-        "partly: the function takes the place of the communication, and is given all that would be sent; than what its data are more exact, the source does not say"
+        "partly: the function takes the place of the communication, and is given all that would be sent; what its data are more exact than, the source does not say"
         if without < own and seen
         else "refuted",
     )

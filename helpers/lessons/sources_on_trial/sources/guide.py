@@ -153,7 +153,7 @@ def _of_the_peak(channels: int, size: int) -> float:
         with torch.device(gpu.device):
             x = torch.empty(32, channels, 56, 56).half().to(memory_format=torch.channels_last)
             net = nn.Conv2d(channels, channels, size, padding="same", bias=False).half()
-        net.to(memory_format=torch.channels_last)(x)
+        net.to(memory_format=torch.channels_last)(x)  # type: ignore[call-overload]
         gpu.synchronize()
         kernel = gpu.kernels[-1]
         return kernel.flops / kernel.duration_s / gpu.card.peak_flops["fp16"]

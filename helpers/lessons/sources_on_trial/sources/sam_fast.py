@@ -41,10 +41,12 @@ def _global_layer(way: str) -> tuple[float, int]:
             rel_h, rel_w = (torch.zeros(8, 12, 4096, *of, dtype=torch.bfloat16) for of in ((64, 1), (1, 64)))
 
         def layer() -> torch.Tensor:
-            bias = None if way == "no bias" else (rel_h + rel_w).flatten(3)
-            if way == "written out":
-                return (q / 8 @ k.transpose(-1, -2) + bias).softmax(-1) @ v
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+            if way == "no bias":
+                return F.scaled_dot_product_attention(q, k, v)
+            bias = (rel_h + rel_w).flatten(3)
+            if way == "SDPA":
+                return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+            return (q / 8 @ k.transpose(-1, -2) + bias).softmax(-1) @ v
 
         layer()
         gpu.synchronize()
