@@ -14,8 +14,8 @@ RULES = {
         "or *sometimes* one such case is enough."
     ),
     "partly": (
-        "It was so in some of the cases and not in others, or for one part of the sentence and not for another. The verdict "
-        "names the condition or the part. Advice that depends on the program is partly true."
+        "It was so in some of the cases and not in others, or for one part of the sentence, while another was not so or could not "
+        "be tried. The verdict names the condition or the part. Advice that depends on the program is partly true."
     ),
     "refuted": (
         "It was so in none of the cases: the code raises an error or does something else, the thing does not exist, or the "

@@ -550,7 +550,7 @@ print("no GPU here, and no recording yet") if simulated else experiments.real_ta
 # ## Sources on trial
 #
 # The claims are judged by what you measured above, and by short programs in
-# `helpers/lessons/streams_and_double_buffering/claims.py`. Three of them are shown here; the other three are kept for lesson 18.
+# `helpers/lessons/streams_and_double_buffering/claims.py`. Three of them are shown here; the other two are kept for lesson 18.
 
 # %% experiment
 from helpers.lessons.streams_and_double_buffering import claims

@@ -46,7 +46,7 @@ lesson.start("18_sources_on_trial", evidence=["live (CPU)", "simulated (H100)", 
 #   "sometimes", one such case is enough);
 # - **partly**: it was so in some of them and not in others, or for one part of the sentence; the verdict says which;
 # - **refuted**: it was so in none;
-# - **untested**: nothing that was run here could have shown it to be wrong; the verdict says what a trial would take.
+# - **untested**: nothing that was run or cited here could have shown it to be wrong; the verdict says what a trial would take.
 #
 # Here are six claims that no lesson has tried. Two are from an article on five strategies, one from the notes on a book,
 # and three from PyTorch's [Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html).
@@ -57,7 +57,7 @@ claim_of = {
     "`num_workers` loads data with many threads": "18-five-strategies-threads",
     "`persistent_workers=True` is a key parameter of a loader": "18-five-strategies-persistent",
     "DDP's buckets cost memory": "18-book-notes-buckets-take-memory",
-    "`torch.no_grad()` saves memory": "18-tuning-guide-no-grad",
+    "`torch.compile` makes one kernel of pointwise operations": "18-tuning-guide-gelu-in-one",
     "a convolution before a batch norm needs no bias": "18-tuning-guide-bias-before-norm",
     "set `.grad = None`: it is less work than `zero_grad()`": "18-tuning-guide-grad-is-none",
 }

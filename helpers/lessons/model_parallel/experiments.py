@@ -290,10 +290,10 @@ def _one_step(
 
 
 @functools.cache
-def split_step(way: str, n: int) -> tuple[float, float, Any]:
-    """Seconds of one step of WAYS on n simulated H100s in nodes of 8, seconds of its collectives, and the first GPU."""
-    between, tokens, hide = WAYS[way]
-    gpu = simulate("H100").world(n, link="NVLink 4", nodes=max(1, n // 8), between=between if n > 8 else None)
+def split_step(way: str, n: int, in_node: int = 8) -> tuple[float, float, Any]:
+    """Seconds of one step of WAYS on n simulated H100s in nodes of so many, seconds of its collectives, and the first GPU."""
+    (between, tokens, hide), nodes = WAYS[way], max(1, n // in_node)
+    gpu = simulate("H100").world(n, link="NVLink 4", nodes=nodes, between=between if nodes > 1 else None)
 
     def make(rows: int, columns: int) -> Tensor:
         return torch.randn(rows, columns, device=gpu.device, dtype=torch.bfloat16)
@@ -311,9 +311,9 @@ def split_step(way: str, n: int) -> tuple[float, float, Any]:
     return took, sum(c.end_ns - c.start_ns for c in gpu.collectives[sent:]) / 1e9, gpu
 
 
-def gain(way: str, n: int) -> float:
-    """How many times as fast as one GPU n GPUs are."""
-    return split_step(way, 1)[0] / split_step(way, n)[0]
+def gain(way: str, n: int, in_node: int = 8) -> float:
+    """How many times as fast as one GPU n GPUs are, in nodes of so many."""
+    return split_step(way, 1)[0] / split_step(way, n, in_node)[0]
 
 
 def gains_table() -> Table:

@@ -172,9 +172,9 @@ def advanced_index() -> Claim:
     }
     shares = [code for code in kinds if not count(eval, code, names).new_storages]
     measured = f"{len(kinds) - len(shares)} of {len(kinds)} kinds of index did; not: {_listed(shares)}"
-    partly = "partly: holds when the index is not an integer tensor without dimensions; that one is a view"
-    claim = "reading through advanced indexing (boolean or integer tensors) makes new storage"
-    verdict = partly if shares == ["x[one]"] else "confirmed"
+    number = "confirmed; an integer tensor without dimensions is read as a number: basic indexing, and a view"
+    claim = "reading through advanced indexing makes new storage, as with boolean or integer tensors"
+    verdict = number if shares == ["x[one]"] else "partly: not with all of them" if shares else "confirmed"
     return Claim("01-advanced-index", "book-notes", claim, measured, verdict, "Round 3")
 
 

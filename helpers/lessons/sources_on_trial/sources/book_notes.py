@@ -148,7 +148,7 @@ def hook_measures() -> Outcome:
     (_, _, own), (seen, _, without) = _two_steps(), _two_steps(hook=noop_hook)
     return (
         f"all-reduces of a step: {own}; with noop_hook, which sends nothing and was given buckets of {seen:,} bytes, {without}",
-        "partly: the function takes the place of the communication, and is given all that would be sent; that its data are more exact was not tried, which takes clocks"
+        "partly: the function takes the place of the communication, and is given all that would be sent; what its data are more exact than, the source does not say"
         if without < own and seen
         else "refuted",
     )
@@ -394,7 +394,7 @@ CLAIMS = (
     kept("data", "对于其他无直接接口的库如 Pandas 等，建议先转换为 Numpy ndarray 再导入到 PyTorch", "objects of libraries such as pandas should be converted to NumPy arrays first", "01-pandas-numpy", evidence="live (CPU)"),
     tried("data", "Dataset … 输出的是单个张量; Dataloader … 输出的结果是一批张量", "a Dataset gives a single tensor, a DataLoader a batch of tensors", one_tensor),
     kept("data", "读者可能会担心非阻塞模式会导致 GPU 数据错误，但 GPU 内部有自己的任务队列 CUDA  stream 系统", "one may fear that non_blocking corrupts data, but the GPU has its own queue", "05-non-blocking-safe"),
-    kept("data", "在没有特别指定 CUDA 计算流的情况下，所有任务默认进入同一个队列，并且会按照任务提交的顺序串行执行", "without a stream named, all work enters one queue and runs in the order of submission", "05-one-queue"),
+    tried("data", "在没有特别指定 CUDA 计算流的情况下，所有任务默认进入同一个队列，并且会按照任务提交的顺序串行执行", "without a stream named, all work enters one queue and runs in the order of submission", "streams_and_double_buffering.in_order", evidence="simulated (H100) · published"),
     kept("data", "也是为什么引入了 `sumbit_stream.wait_stream(running_stream)` 来进行 GPU 队列见间的同步和等待", "`submit_stream.wait_stream(running_stream)` lets the queues wait for one another, so that only copies overlap", "05-wait-stream"),
     kept("data", "这个方法主要加快数据的拷贝速度", "double buffering mainly speeds up copying", "05-speeds-the-copy"),
     kept("data", "因此在数据量较小，数据传输用时短的场景中，效果可能不明显", "where there is little data, and copies are short, its effect may not show", "05-small-data"),
@@ -421,7 +421,7 @@ CLAIMS = (
     tried("distributed", "每张卡负责处理模型的一部分，这样静态显存和动态显存都会被切分，这类方法被称为模型并行", "with a part of the model on each GPU, static and dynamic memory are both cut: model parallelism", splits_both),
     kept("distributed", "一些大规模的矩阵乘法操作可能会超出单个GPU的显存容量，这时流水线并行就无法解决问题", "some large matrix products may exceed the memory of one GPU, and then a pipeline cannot help", "16-one-layer", evidence="simulated (H100) · arithmetic"),
     kept("distributed", "在参数矩阵 $W$ 非常大甚至超出单张卡的显存容量时，我们可以把它在特定维度上切分到多张卡上，并通过all-gather集合通信汇集结果，保证最终结果在数学计算上等价于单卡计算结果", "a product that is too large is cut over the GPUs, and an all-gather puts together what one GPU would compute", "16-gather", evidence="live (CPU)"),
-    kept("distributed", "受限的网络带宽会严重阻碍张量并行训练的效率。因此，张量并行通常只在配备了NVLink的单机多卡范围中使用", "the network's bandwidth hinders tensor parallelism, so that it is usually used within one machine with NVLink", "16-one-machine", evidence="simulated (H100)"),
+    kept("distributed", "受限的网络带宽会严重阻碍张量并行训练的效率。因此，张量并行通常只在配备了NVLink的单机多卡范围中使用", "limited network bandwidth severely hinders the efficiency of tensor parallelism, so that it is usually used only within one machine with NVLink", "16-one-machine", evidence="simulated (H100)"),
     tried("mixed precision", "数值范围主要由指数部分决定, 而精度主要由尾数的位数决定", "the exponent mainly makes the range, the mantissa's bits the precision", two_parts, evidence="arithmetic"),
     tried("mixed precision", "训练初期数值波动往往较大，这容易导致使用 float16 时发生数据溢出", "early in training numbers vary most, so that float16 easily overflows", overflows_early),
     kept("mixed precision", "前向张量的数值通常较大，而反向梯度的数值较小。在更换为 float16 后会加剧数值溢出的风险，因此我们需要平衡前向张量和反向梯度的数值范围", "forward tensors are usually large and gradients small, so that with float16 the two must be balanced", "10-forward-large", evidence="live (CPU)"),
@@ -433,6 +433,6 @@ CLAIMS = (
     tried("graphs", "跟踪（tracing）方法本质上是在模型执行过程中动态捕捉计算图，也就是通过监视 PyTorch 操作的执行", "tracing captures the graph by watching the operators that run", tracing),
     tried("graphs", "基于源码分析 … 不需要实际运行模型，而是直接解析代码中的静态结构", "source analysis captures it without a run", from_source),
     tried("graphs", "通过CPython提供了内部接口，torch.compile 和 Torch Pynamo 技术在 Python 运行时捕获 PyTorch 的张量操作 … 取代原来Python解释器中的函数调用", "through an interface of CPython, torch.compile captures operators at run time, and its code takes the place of the calls", by_cpython),
-    kept("other", "accelerator的基本思路与DDP一样，但是增加了更多的优化", "Accelerate does the same as DDP, with more optimizations", "14-accelerate", evidence="live (CPU)"),
+    kept("other", "accelerator的基本思路与DDP一样，但是增加了更多的优化", "the basic idea of Accelerate is that of DDP, with more optimizations", "14-accelerate", evidence="live (CPU)"),
     kept("other", "始终从小处开始（start small）", "always start small", "00-start-small", evidence="simulated (H100)"),
 )  # fmt: skip

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch import nn
@@ -145,6 +146,36 @@ def compatible_types() -> Outcome:
     )
 
 
+@cache
+def _of_the_peak(channels: int, size: int) -> float:
+    """The share of a simulated H100's peak that a convolution in FP16 reaches: 32 pictures of 56 × 56, channels last."""
+    with simulate("H100") as gpu, torch.no_grad():
+        with torch.device(gpu.device):
+            x = torch.empty(32, channels, 56, 56).half().to(memory_format=torch.channels_last)
+            net = nn.Conv2d(channels, channels, size, padding="same", bias=False).half()
+        net.to(memory_format=torch.channels_last)(x)  # type: ignore[call-overload]
+        gpu.synchronize()
+        kernel = gpu.kernels[-1]
+        return kernel.flops / kernel.duration_s / gpu.card.peak_flops["fp16"]
+
+
+def kernel_sizes() -> Outcome:
+    shares = {channels: [_of_the_peak(channels, size) for size in (1, 3, 5)] for channels in (64, 256)}
+    told = "; ".join(
+        f"{channels} channels {', '.join(f'{share:.0%}' for share in of)}" for channels, of in shares.items()
+    )
+    helps = [of[1] > 1.1 * of[0] for of in shares.values()], [of[2] > 1.1 * of[1] for of in shares.values()]
+    return (
+        f"of the card's FP16 peak with kernels of 1 × 1, 3 × 3 and 5 × 5: {told}. NVIDIA's guide (docs.nvidia.com/deeplearning/performance/"
+        "dl-performance-convolutional): its QuickStart Checklist asks for channels “divisible by 8 (for FP16)”, and for no size of kernel",
+        "confirmed" if all(helps[1])
+        else "partly: a 1 × 1 kernel computes so little for each byte that memory is the limit; from 3 × 3 on the size makes no difference"
+        if all(helps[0]) and not any(helps[1])
+        else "partly: with some numbers of channels" if any(helps[0])
+        else "refuted",
+    )  # fmt: skip
+
+
 def not_forced() -> Outcome:
     products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     return (
@@ -265,11 +296,11 @@ CLAIMS = (
     tried("3", "通过智能地在FP16和FP32之间切换计算，既能保持模型精度又能利用Tensor Core的加速能力 … with torch.autocast(device_type='cuda'):", "autocast, as printed, switches between FP16 and FP32, keeps the model's accuracy, and uses Tensor Cores", keeps_and_uses, evidence="simulated (H100) · live (CPU)"),
     kept("4", "确保矩阵维度是8的倍数(对于FP16)或16的倍数(对于INT8)", "to make full use of Tensor Cores, make matrix dimensions multiples of 8 (FP16) or 16 (INT8)", "10-multiples", "13-multiples-of-16", evidence="published"),
     tried("4", "使用兼容的数据类型(FP16, BF16, INT8)", "to make full use of Tensor Cores, use compatible types (FP16, BF16, INT8)", compatible_types, evidence="published"),
-    untested("4", "在卷积操作中使用适当的kernel大小", "to make full use of Tensor Cores, use convolution kernels of a suitable size", "which sizes are suitable is not said, and cuDNN chooses the algorithm on a GPU"),
+    tried("4", "在卷积操作中使用适当的kernel大小", "to make full use of Tensor Cores, use convolution kernels of a suitable size", kernel_sizes, evidence="simulated (H100) · published"),
     tried("4", "PyTorch默认不会强制使用Tensor Core，因为不是所有操作都支持", "by default PyTorch does not force the use of Tensor Cores, since not all operators support them", not_forced),
     kept("5", "核心绑定(core pinning)是最重要的优化手段之一", "core binding is among the most important optimisations on a CPU", "12-binding-rank", evidence="arithmetic · published"),
     tried("5", "减少上下文切换开销", "binding a process to cores reduces the overhead of context switches", fewer_switches),
-    untested("5", "提高缓存命中率", "binding a process to cores raises the cache hit rate", "it takes the processor's own counters, which few machines open"),
+    untested("5", "提高缓存命中率", "binding a process to cores raises the cache hit rate", "it takes the processor's own counters of hits, which PyTorch does not read"),
     kept("5", "避免跨NUMA节点的内存访问", "binding a process to cores avoids memory accesses across NUMA nodes", "12-binding-numa", evidence="live (CPU) · arithmetic"),
     kept("5", "PyTorch提供了torch.set_num_threads()等API来控制线程使用，结合操作系统的taskset或numactl工具可以实现更精细的控制", "torch.set_num_threads() controls the use of threads, and with taskset or numactl it is controlled more finely", "12-set-num-threads", evidence="live (CPU)"),
     tried("6", "现代PyTorch分布式训练已经从传统的DDP(Data Parallel)发展到更先进的FSDP(Fully Sharded Data Parallel)", "distributed training has gone from the traditional DDP (Data Parallel) to the more advanced FSDP (Fully Sharded Data Parallel)", two_classes),

@@ -4,10 +4,10 @@ import warnings
 from functools import cache
 
 import torch
+from torch.nn import functional as F
 
 from helpers import simulate
 from helpers.lessons.sources_on_trial.listing import Outcome, tried, untested
-from helpers.models import ViT
 
 ON_A100 = "simulated (A100)"
 
@@ -30,33 +30,54 @@ def index_from_the_host() -> Outcome:
 
 
 @cache
-def _largest_batch(pixels: int, eager: bool) -> int:
-    """How many images of pixels × pixels a ViT-B can take at once, in bfloat16, on the simulated A100: by the bytes of one more."""
-    gpu, peaks = simulate("A100"), []
-    with gpu, torch.no_grad():
+def _global_layer(way: str) -> tuple[float, int]:
+    """Seconds, and bytes at the peak, of attention in one of SAM's layers that see all 64 × 64 places: ViT-B, 8 images, simulated A100.
+
+    way: "written out" or "SDPA", with the bias of the places made first from two small tensors; or "no bias": SDPA alone.
+    """
+    with simulate("A100") as gpu, torch.no_grad():
         with torch.device(gpu.device):
-            model = ViT(eager="bare" if eager else False).to(torch.bfloat16)
-            places = torch.zeros(1, 1 + (pixels // 16) ** 2, 768, dtype=torch.bfloat16)
-            model.places = torch.nn.Parameter(places)
-        for n in (2, 4):
-            gpu.reset_peak_memory_stats()
-            model(torch.zeros(n, 3, pixels, pixels, dtype=torch.bfloat16, device=gpu.device))
-            peaks.append(gpu.max_memory_allocated())
-    an_image = (peaks[1] - peaks[0]) / 2
-    return int((gpu.card.memory_bytes - peaks[0]) / an_image) + 2
+            q, k, v = (torch.zeros(8, 12, 4096, 64, dtype=torch.bfloat16) for _ in range(3))
+            rel_h, rel_w = (torch.zeros(8, 12, 4096, *of, dtype=torch.bfloat16) for of in ((64, 1), (1, 64)))
+
+        def layer() -> torch.Tensor:
+            if way == "no bias":
+                return F.scaled_dot_product_attention(q, k, v)
+            bias = (rel_h + rel_w).flatten(3)
+            if way == "SDPA":
+                return F.scaled_dot_product_attention(q, k, v, attn_mask=bias)
+            return (q / 8 @ k.transpose(-1, -2) + bias).softmax(-1) @ v
+
+        layer()
+        gpu.synchronize()
+        gpu.reset_peak_memory_stats()
+        held, began = gpu.memory_allocated(), gpu.clock()
+        layer()
+        gpu.synchronize()
+        return gpu.clock() - began, gpu.max_memory_allocated() - held
+
+
+_LAYER = "attention of a global layer of SAM's ViT-B, 8 images, bfloat16"
 
 
 def sdpa() -> Outcome:
-    batches = {pixels: [_largest_batch(pixels, eager) for eager in (True, False)] for pixels in (224, 1024)}
-    times = {pixels: fused / written for pixels, (written, fused) in batches.items()}
-    told = "; ".join(f"of {p:,} × {p:,}: {a:,} and {b:,}" for p, (a, b) in batches.items())
+    (_, written), (_, fused) = _global_layer("written out"), _global_layer("SDPA")
     return (
-        f"ViT-B in bfloat16, the most images that fit on the card with attention written out and with SDPA, {told}. SAM's are of 1,024 × 1,024, and "
-        "most of its layers look at a window only",
-        "confirmed: the more, the larger the image"
-        if times[1024] > 1.5
-        else "partly: a little larger"
-        if times[1024] > 1
+        f"{_LAYER}, with its bias of positions: written out it adds {written / 2**30:.1f} GiB, with SDPA {fused / 2**30:.1f}, most of it the bias",
+        f"confirmed: as far as such a layer is the limit, {written / fused:.1f} times as large"
+        if written > 1.5 * fused
+        else "partly: a little larger" if written > fused
+        else "refuted",
+    )  # fmt: skip
+
+
+def bias_as_needed() -> Outcome:
+    (made, much), (without, little) = _global_layer("SDPA"), _global_layer("no bias")
+    return (
+        f"{_LAYER}: {made * 1e3:.1f} ms and {much / 2**30:.1f} GiB with the bias made first, {without * 1e3:.1f} ms and {little / 2**30:.1f} GiB with none",
+        f"partly: the bias costs {1 - without / made:.0%} of the layer's time, which such a kernel can win at most; the kernel itself, the post's own, "
+        "takes a GPU, and its gain in all of SAM is in a picture"
+        if made > 1.1 * without
         else "refuted",
     )
 
@@ -91,12 +112,12 @@ def nested() -> Outcome:
 
 
 CLAIMS = (
-    tried("Bfloat16 (+ GPU syncs)", "These are both allocated and processed on the CPU. However, once these variables are used to index in rel_pos_resized, the index operation automatically moves these variables to the GPU. This copy over causes the GPU sync we've observed above.", "index variables that lie on the CPU are moved to the GPU by the index operation, and this copy makes the CPU wait", index_from_the_host, evidence=ON_A100),
-    untested("Bfloat16 (+ GPU syncs)", "Taken the GPU sync and bfloat16 optimizations together, we have now pushed SAM performance by up to 3x", "without these waits and in bfloat16 SAM is up to 3 times as fast", "it takes SAM itself on an A100, with images of 1,024 pixels and the waits that it had. What bfloat16 alone wins in products, lesson 10 simulates"),
+    tried("Bfloat16 Half precision (+GPU syncs and batching)", "These are both allocated and processed on the CPU. However, once these variables are used to index in rel_pos_resized, the index operation automatically moves these variables to the GPU. This copy over causes the GPU sync we've observed above.", "index variables that lie on the CPU are moved to the GPU by the index operation, and this copy makes the CPU wait", index_from_the_host, evidence=ON_A100),
+    untested("Bfloat16 Half precision (+GPU syncs and batching)", "Taken the GPU sync and bfloat16 optimizations together, we have now pushed SAM performance by up to 3x", "without these waits and in bfloat16 SAM is up to 3 times as fast", "it takes SAM itself on an A100, with images of 1,024 pixels and the waits that it had. What bfloat16 alone wins in products, lesson 10 simulates"),
     untested("Torch.compile", "Fusing together sequences of operations such as nn.LayerNorm or nn.GELU into a single GPU kernel that is called", "torch.compile joins sequences of operations, such as those of nn.LayerNorm or nn.GELU, into a single GPU kernel", "it takes a GPU, for which other kernels are written than for a CPU; those for a CPU, lesson 11 counts. The post's gain is in a picture"),
     tried("SDPA", "Using PyTorch’s native scaled_dot_product_attention, we can significantly increase the batch size.", "with SDPA the batch can be much larger", sdpa, evidence=ON_A100),
-    untested("Triton", "If instead of allocating this large attn tensor, we thread into SDPA the two smaller rel_h and rel_w tensors, and only construct attn as needed, we’d anticipate significant performance gain.", "a kernel that takes two small tensors of positions, and makes the large bias of attention from them only where it is needed, should gain much", "the kernel is the post's own, and to time it takes a GPU; what it gained is in a picture"),
-    tried("NestedTensor", "Nested Tensor: Batch together non-uniformly sized data into a single Tensor, such as images of different sizes.", "a nested tensor puts data of different sizes into one tensor, such as images of different sizes", nested),
+    tried("Triton", "If instead of allocating this large attn tensor, we thread into SDPA the two smaller rel_h and rel_w tensors, and only construct attn as needed, we’d anticipate significant performance gain.", "a kernel that takes two small tensors of positions, and makes the large bias of attention from them only where it is needed, should gain much", bias_as_needed, evidence=ON_A100),
+    tried("introduction", "Nested Tensor: Batch together non-uniformly sized data into a single Tensor, such as images of different sizes.", "a nested tensor puts data of different sizes into one tensor, such as images of different sizes", nested),
     untested("int8", "While it’s common to see some accuracy regression when quantizing models at inference time, SAM has been particularly robust to lower precision inference with minimal loss of accuracy.", "quantizing often costs some accuracy at inference, but SAM loses very little of it", "the loss is that of SAM's trained weights, which are not here. What int8 products win in time, lesson 13 simulates"),
     untested("Semi-structured sparsity", "With 2:4 sparsity, we observe peak performance on SAM with vit_b and batch size 32", "with two of four weights at zero SAM runs fastest, with its ViT-B encoder and batches of 32", "it takes a GPU with sparse Tensor Cores, which are not simulated; how fast, the post says in a picture"),
 )  # fmt: skip
