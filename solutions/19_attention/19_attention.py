@@ -273,6 +273,7 @@ check_blockwise_attention(
 )
 check_blockwise_attention(
     check.case(*three(2, 2, n=100, m=77, d=8, e=24, seed=17), 16),
+    check.case(*three(2, n=256, m=64, d=64, e=2, seed=24), 4),  # no room for another copy of the queries
     check.case(*three(n=12, m=90, d=4, seed=18), 1),
     check.case(*three(3, n=130, m=130, d=8, seed=19), 50, True),  # the last block is smaller
     check.case(*three(2, 4, n=96, m=96, d=16, seed=20, shared=True), 8, True),
