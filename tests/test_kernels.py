@@ -139,7 +139,10 @@ def test_what_is_relied_on_of_triton() -> None:
         ),
         (interpreter.InterpretedFunction, "run rewrite"),
         (interpreter.FunctionRewriter, "rewrite_ast _compile_and_exec"),
-        (interpreter, "TensorHandle _get_np_dtype InterpreterError interpreter_semantic _InterpreterComparison"),
+        (
+            interpreter,
+            "TensorHandle _get_np_dtype InterpreterError interpreter_semantic _InterpreterComparison",
+        ),
     ):
         assert [name for name in names.split() if not hasattr(of, name)] == []
     assert isinstance(tl.sum, interpreter.InterpretedFunction) and not isinstance(tl.sum, JITFunction)
