@@ -29,6 +29,12 @@ def total_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def
 
 
 @triton.jit
+def lanes_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n))
+
+
+@triton.jit
 def reaching_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n) + 1)
@@ -67,6 +73,15 @@ def test_an_atomic_addition_loads_and_stores() -> None:
     with kernels.watch() as seen:
         total_kernel[(1,)](x, out, 5, BLOCK=8)
     assert out.item() == 11 and (seen.loads, seen.stores) == (6, 1)
+
+
+@needs_triton
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int8])
+def test_masked_lanes_without_other_hold_no_number(dtype: torch.dtype) -> None:
+    x, out = torch.arange(5).to(dtype), torch.zeros(8, dtype=dtype)
+    lanes_kernel[(1,)](x, out, 5, BLOCK=8)
+    assert torch.equal(out[:5], x)
+    assert out[5:].isnan().all() if dtype.is_floating_point else (out[5:] == -1).all()
 
 
 @needs_triton
@@ -124,7 +139,10 @@ def test_what_is_relied_on_of_triton() -> None:
         ),
         (interpreter.InterpretedFunction, "run rewrite"),
         (interpreter.FunctionRewriter, "rewrite_ast _compile_and_exec"),
-        (interpreter, "TensorHandle InterpreterError interpreter_semantic _InterpreterComparison"),
+        (
+            interpreter,
+            "TensorHandle _get_np_dtype InterpreterError interpreter_semantic _InterpreterComparison",
+        ),
     ):
         assert [name for name in names.split() if not hasattr(of, name)] == []
     assert isinstance(tl.sum, interpreter.InterpretedFunction) and not isinstance(tl.sum, JITFunction)

@@ -5,7 +5,8 @@
         my_kernel[(4,)](x, out, x.numel(), BLOCK=256)
     seen.loads, seen.stores              # elements that went through pointers
 
-A load or a store outside of the tensors that a kernel was given raises :class:`OutOfBounds`, and touches nothing.
+A load or a store outside of the tensors that a kernel was given raises :class:`OutOfBounds`, and touches nothing. Masked
+lanes of a load without ``other`` hold NaN (−1 if integers): Triton promises nothing of them.
 :class:`Memory` holds tensors whose numbers only kernels can read: what grading uses. Triton comes with the extra
 `kernels`; without it :func:`load` gives stand-ins, with which kernels can be written and not launched.
 """

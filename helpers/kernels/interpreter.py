@@ -126,8 +126,16 @@ def _listen(interpreter: Any, tl: Any) -> None:
     def _all(pointers: Any) -> Any:
         return interpreter.np.ones_like(pointers.data, dtype=bool)
 
-    def masked_load(self: Any, pointers: Any, mask: Any, *rest: Any) -> Any:
-        return load(self, moved(pointers, mask, "loads", "loads"), mask, *rest)
+    def masked_load(self: Any, pointers: Any, mask: Any, other: Any, *rest: Any) -> Any:
+        where = moved(pointers, mask, "loads", "loads")
+        if (
+            other is None
+        ):  # Triton promises nothing of masked lanes; its interpreter's 0 would hide what a GPU shows
+            of, np = pointers.get_element_ty(), interpreter.np
+            kind = interpreter._get_np_dtype(of)
+            bits = np.full(where.data.size * kind.itemsize, 0xFF, np.uint8)  # NaN, as in a Memory
+            other = interpreter.TensorHandle(bits.view(kind).reshape(where.data.shape), of)
+        return load(self, where, mask, other, *rest)
 
     def masked_store(self: Any, pointers: Any, value: Any, mask: Any, *rest: Any) -> Any:
         meant = moved(pointers, mask, "stores", "stores")

@@ -917,6 +917,7 @@ check_balance(
     layers(20, 24, 8, 32, 1.05),
     layers(127, 17, 6, 8, 9.0),
     check.case(*layers(100, 20, 3, 5, 1.0).args[:5], 293),  # the best cut fills the memory to the last byte
+    check.case([1.0] * 4, [0] * 4, [1, 1, 10, 1], 3, 4, 12),  # the third layer fits the last stage only
     check.case([1.0, 2.0], [1, 1], [1, 1], 3, 4, 1000, raises=ValueError),
     check.case([0.0, 0.0, 5.0, 0.0, 0.0], [0] * 5, [0] * 5, 4, 2, 0),  # layers that take no time and no bytes
     check.case([0.3], [7], [2], 1, 6, 9),

@@ -695,7 +695,8 @@ experiments.tried(script, "run", repair_run)
 #
 # **Exercise 17.5 — the whole** (★, 2 min)
 #
-# Put your repairs together. The budget is now that of the whole script. Graded counters: `step_s`, `peak_bytes`.
+# Put your repairs together. The budget is now that of the whole script. Graded counters: `step_s`, `peak_bytes`,
+# `growth_bytes`.
 #
 # <details><summary>Hint 1</summary>Each of your functions takes a script and returns one.</details>
 # <details><summary>Hint 2</summary>If one of them is not written yet, leave it out: each counter is graded by itself.</details>
@@ -706,7 +707,7 @@ experiments.tried(script, "run", repair_run)
 def repair(script: Script) -> Script:
     """The script with all your repairs. The training stays the same.
 
-    Budget, a point each: step_s on the simulated H100, peak_bytes.
+    Budget, a point each: step_s on the simulated H100, peak_bytes, growth_bytes.
     """
     ### BEGIN SOLUTION
     return repair_run(repair_step(repair_model(repair_data(script))))
@@ -723,6 +724,13 @@ check_repair("step_s", run(), run(autocast=True))
 from helpers.lessons.capstone.exercises import check_repair, run
 
 check_repair("peak_bytes", run(seed=11, side=24, width=48, batch=16, parts=4, steps=13))
+### END HIDDEN TESTS
+
+# %% hidden="repair" points=1
+### BEGIN HIDDEN TESTS
+from helpers.lessons.capstone.exercises import check_repair, run
+
+check_repair("growth_bytes", run(seed=11, side=24, width=48, batch=16, parts=4, steps=13))
 ### END HIDDEN TESTS
 
 # %% experiment

@@ -211,7 +211,7 @@ def blockwise_attention(
 
     q: (…, n, d); k: (…, m, d); v: (…, m, e). All float32 or all float64; the same leading dimensions, perhaps none.
     m is 1 or more, n may be 0. k and v may be expanded views: slice them. A contiguous copy of the
-    whole does not fit the budget. Scores may be thousands above or below 0.
+    whole does not fit the budget. Scores may be tens of thousands above or below 0.
     block: 1 or more; it need not divide m, and may be larger. causal: query i sees keys 0 to i only; then n is m.
 
     Returns (…, n, e), of q's dtype: what F.scaled_dot_product_attention(q, k, v, is_causal=causal) gives. Do not call that.
@@ -266,13 +266,14 @@ check_blockwise_attention(
     check.case(*three(3, n=4, m=6, d=4, e=2, seed=12), 1),
     check.case(*three(2, n=3, m=8, d=4, seed=13, shift=-900.0), 4),  # all scores far below 0
     check.case(*three(2, n=3, m=10, d=4, seed=14, shift=700.0, rising=-1500.0), 4),
-    check.case(*three(2, n=6, m=6, d=4, seed=23, shift=-3000.0), 2, True),  # a mask of -1000 would win
+    check.case(*three(2, n=6, m=6, d=4, seed=23, shift=-30000.0), 2, True),  # a mask of -10000 would win
     check.case(*three(2, n=0, m=4, d=4, seed=15), 2),
     check.case(*three(1, n=1, m=1, d=2, seed=16), 1, True),
     budget=False,
 )
 check_blockwise_attention(
     check.case(*three(2, 2, n=100, m=77, d=8, e=24, seed=17), 16),
+    check.case(*three(2, n=256, m=64, d=64, e=2, seed=24), 4),  # no room for another copy of the queries
     check.case(*three(n=12, m=90, d=4, seed=18), 1),
     check.case(*three(3, n=130, m=130, d=8, seed=19), 50, True),  # the last block is smaller
     check.case(*three(2, 4, n=96, m=96, d=16, seed=20, shared=True), 8, True),

@@ -478,9 +478,9 @@ class Scheduler:
 
     arrive(name, prompt, most): a request waits from now on. No name comes twice. While the request runs, it holds
     prompt + most places. ValueError if it could never fit; then nothing has changed.
-    next() → the names of all who take part in the next step, in the order in which they came: those who run, and those who
-    are let in now. Let in whoever is first, while a slot is free and there are places enough for the first one; perhaps
-    several in one step. Nobody goes in before one who came earlier. [] if there is nobody.
+    next() → a new list: the names of all who take part in the next step, in the order in which they came. They are those
+    who run, and those who are let in now. Let in whoever is first, while a slot is free and there are places enough for the
+    first one; perhaps several in one step. Nobody goes in before one who came earlier. [] if there is nobody.
     ended(name): a request that ran takes part no more. Its slot and places are free for the next step.
 
     Graded on who takes part in each step: not too many sequences, not too many places, and nobody waits without need.

@@ -47,8 +47,8 @@ lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100
 #
 # - [`tl.load(addresses, mask=…, other=…)`](https://triton-lang.org/main/python-api/generated/triton.language.load.html)
 #   brings a block from memory. Where the **mask** is false nothing is read, and the block holds `other`.
-#   Without `other` it may hold anything there: the interpreter puts 0, a GPU promises nothing. That is harmless where the store is masked
-#   too, and wrong in a sum.
+#   Without `other` it may hold anything there: Triton promises nothing. This course puts NaN there (−1 in integers), so that you
+#   notice. It is harmless where the store is masked too, and wrong in a sum.
 # - [`tl.store(addresses, values, mask=…)`](https://triton-lang.org/main/python-api/generated/triton.language.store.html)
 #   writes a block. Where the mask is false nothing is written.
 # - What stands between is arithmetic on blocks. A place in a block is called a **lane**.
@@ -574,7 +574,7 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · a
 # | A mask at each load and store, `other` neutral for what follows. | Sides that are multiples of the block. Then a mask costs little, and is still right. |
 # | Sums in float32. | Integers; sums of a few numbers. |
 # | A custom operator for kernel and backward, a fake for each, opcheck. | On a GPU the compiler sees `@triton.jit` kernels itself, and [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) leaves them visible. |
-# | The interpreter says whether a kernel computes the right thing, the course's counters what it moves. | They say nothing about time, registers, a masked lane without `other`, or what happens when programs run at once. (`row * row_step` has 32 bits, here too: past 2³¹ write `row.to(tl.int64)`. Small tests do not reach it.) |
+# | The interpreter says whether a kernel computes the right thing, the course's counters what it moves. | They say nothing about time, registers, or what happens when programs run at once. (`row * row_step` has 32 bits, here too: past 2³¹ write `row.to(tl.int64)`. Small tests do not reach it.) |
 #
 # **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
 # [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for

@@ -62,9 +62,11 @@ def _host(by_operator: dict[str, int]) -> list[str]:
     return [name for name in by_operator if name.removeprefix("aten.") not in _NO_WORK]
 
 
-def _outside(got: dict[str, Any]) -> str:
-    """What to say where values are wrong and PyTorch computed."""
+def _why(got: dict[str, Any], value: Any) -> str:
+    """What to say where a value is wrong, of what may be the reason."""
     if not got["host"]:
+        if isinstance(value, Tensor) and value.isnan().any():
+            return " (NaN: numbers overflow, or masked lanes of a load without `other` went into a sum: they hold NaN)"
         return ""
     return f" (outside of your kernels {', '.join(got['host'])} ran: there PyTorch finds no numbers, only kernels do)"
 
@@ -112,7 +114,7 @@ def _wrong_softmax(case: Rows, got: dict[str, Any]) -> str | None:
     x = case.x()
     want = x.float().softmax(-1).to(x.dtype)
     if text := _close(got["y"], want, case.dtype, "the result"):
-        return text + _outside(got)
+        return text + _why(got, got["y"])
     if not got["contiguous"]:
         return "the result does not lie row by row in memory"
     many = case.rows * case.columns
@@ -183,7 +185,7 @@ def _wrong_matmul(case: Product, got: dict[str, Any]) -> str | None:
     a, b = case.operands()
     want = (a.double() @ b.double()).to(a.dtype)
     if text := _close(got["c"], want, case.dtype, "the result"):
-        return text + _outside(got)
+        return text + _why(got, got["c"])
     if not got["contiguous"]:
         return "the result does not lie row by row in memory"
     across, down = -(-case.n // case.columns), -(-case.m // case.rows)
@@ -452,7 +454,7 @@ def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None
             max(1.0, float(want.abs().max())),
         )
         if text := _close(value, want, dtype, name, scale):
-            return text + _outside(got)
+            return text + _why(got, value)
     if got["raced"]:
         return (
             f"right here, where programs run one after another; {got['raced']} elements are stored by more than one program of a "

@@ -66,8 +66,8 @@ def check_blockwise_attention(*cases: check.Case, budget: bool = True) -> None:
     }
     if budget:
         known["note"] = (
-            "Too many bytes? Then scores of more than one block are alive. Too many FLOPs? Then a score is computed twice, or one "
-            "that nobody may see."
+            "Too many bytes? Then scores of more than one block are alive, or a copy of all queries, keys or values. Too many "
+            "FLOPs? Then a score is computed twice, or one that nobody may see."
         )
     check.function("blockwise_attention", cases, _attended, **known)
 

@@ -27,7 +27,7 @@ AREAS: dict[str, tuple[str, ...]] = {
     "run": ("count_right", "log", "remember", "held_out", "validate", "to_host", "save"),
 }  # fmt: skip
 #: what the exercise that puts the repairs of all areas together is graded by
-WHOLE = ("step_s", "peak_bytes")
+WHOLE = ("step_s", "peak_bytes", "growth_bytes")
 PARTS = tuple(part for parts in AREAS.values() for part in parts)
 
 

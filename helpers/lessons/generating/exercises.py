@@ -330,6 +330,7 @@ def _scheduled(Scheduler: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     scheduler = Scheduler(of.slots, of.places)
     left = {f"r{i}": request[3] for i, request in enumerate(of.requests)}
     steps: list[list[str]] = []
+    returned: list[list[str]] = []
     most = sum(left.values()) + max(request[0] for request in of.requests) + 5
     while left and len(steps) < most:
         for i, (at, prompt, longest, _) in enumerate(of.requests):
@@ -338,15 +339,19 @@ def _scheduled(Scheduler: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         now = scheduler.next()
         if not isinstance(now, list):
             return {"steps": steps, "odd": f"next() returned a {type(now).__name__}, wanted a list"}
-        now = list(now)
+        returned.append(now)
         steps.append(list(now))
-        for name in dict.fromkeys(now):
+        for name in dict.fromkeys(steps[-1]):
             if name not in left:
                 return {"steps": steps, "odd": f"{name} took part after its end, or never came"}
             left[name] -= 1
             if not left[name]:
                 del left[name]
                 scheduler.ended(name)
+    for step, (names, were) in enumerate(zip(returned, steps, strict=True)):
+        if names != were:
+            odd = f"next() returned {were} for step {step}, and that list is {names} now: return a new list each time"
+            return {"steps": steps, "odd": odd}
     return {"steps": steps, "odd": ""}
 
 
