@@ -57,7 +57,7 @@ lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "arithm
 
 # %% experiment
 SDPA = F.scaled_dot_product_attention
-you = lesson.predict({"memory without the batch dimension: ×": ...}, choices=[1, 2, 24])
+you = lesson.predict({"memory without the batch dimension: ×": ...}, choices=[1, 2, 25])
 
 # %% experiment
 with_batch = experiments.step(SDPA, 2048)
@@ -67,7 +67,7 @@ lesson.keep(fallback=more["memory without the batch dimension: ×"])
 you.against_ratios(more, evidence="live (CPU)", what="memory")
 
 # %% [markdown]
-# {{fallback:.0f}} times. The second call got the formula written out, and nobody said so. First, why that is so much; section 3 shows how to notice.
+# About {{fallback:.0f}} times. The second call got the formula written out, and nobody said so. First, why that is so much; section 3 shows how to notice.
 #
 # The formula written out, and SDPA as in the first call, run forward and backward, for n = 256 to 2,048. How many times larger is the peak of memory when n doubles? And
 # does SDPA do fewer floating-point operations (FLOPs) than the formula written out, as many, or more?
@@ -108,8 +108,8 @@ you.against(
 # How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. So there are seven matrix
 # products in place of six (two in forward; in backward one for each of the gradients of v, of the weights, of q and of k; and one again), which is {{more_flops:.0%}} more FLOPs.
 #
-# So SDPA computes more. Now forward alone on a simulated H100, where both ways do the same two products, for 4,096 tokens. How many times as long does
-# the formula written out take? And what share of *its* time are the two products?
+# So SDPA computes more. Now forward alone on a simulated H100, where both ways do the same two products, for 4,096 tokens (8 × 16 heads of 64 features, bfloat16).
+# Count how often the n² numbers are written and read. How many times as long does the formula written out take? And what share of *its* time are the two products?
 
 # %% experiment
 you = lesson.predict(
@@ -128,8 +128,7 @@ you.against(experiments.of_h100(runs), experiments.kernels_on_h100(runs), eviden
 # Look at the kernels of the first way. The two products are the smaller part of its time. Even they take longer than the whole fused
 # kernel: one writes the n² numbers, and the other reads them. The other operators read and write the
 # score matrix too, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
-# Papers call this kernel *flash attention*. (`torch.compile` knows the plain formula as a pattern, and calls SDPA for it. Another formula it leaves as it is.)
-# How can a softmax be computed without the whole row of scores?
+# Papers call this kernel *flash attention*. How can a softmax be computed without the whole row of scores?
 #
 # ## 2 · A softmax that never sees its whole row
 #
@@ -322,15 +321,16 @@ you.against(
 
 # %% [markdown]
 # Where the table says *math*, the call costs at least what *written out* cost in section 1. (In bfloat16 it costs more: *math* computes in
-# float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**. A test on the laptop
-# would have told you the wrong thing twice. And the lists change: in PyTorch 2.14.1 the CPU's kernel takes three dimensions too.
+# float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**. For four of the seven calls a
+# test on the laptop tells you the wrong thing. (`torch.compile` does not help much: it knows the plain formula as a pattern, and calls SDPA for it; in others the n² scores stay.) And the lists change: in PyTorch 2.14.1 the CPU's kernel takes three dimensions too.
 #
 # (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. What it refuses, *efficient* may take. The simulated choices follow
 # PyTorch's rules for these three backends. cuDNN's kernel, which PyTorch may prefer on an H100, is not simulated.)
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
-# backends that you name. A call that would fall back then raises, and mostly warnings say why. The next cell tries four calls.
+# backends that you name. A call that would fall back then raises, and mostly warnings say why. The next cell tries four calls on the CPU, whose only fused
+# kernel is *flash*. On a GPU name *efficient* too.
 
 # %% experiment
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -351,7 +351,8 @@ for name in (
             print(f"{name}: {error} {experiments.reason(said)}")
 
 # %% [markdown]
-# The mask that wants a gradient is refused without a reason. Then look into the table above.
+# For the mask that wants a gradient no reason is printed: the CPU's kernel makes no gradient for a mask. Where you get no reason, take things out of the
+# call, one at a time. The last line is the second call of section 1. `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
 #
 # (The message for dropout says *both fused kernels*. Here that is the CPU's only one: on a GPU *flash* takes dropout, as the table shows.)
 #
@@ -415,7 +416,7 @@ you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evide
 # Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. Set the block to 16, then
 # to 4: for which rule does the share computed fall by the largest factor?
 #
-# <details><summary>Answer</summary>For a rule whose runs are shorter than a block of 16, such as many documents or a narrow window.</details>
+# <details><summary>Answer</summary>For one whose allowed pairs lie in pieces smaller than 16: many short documents, or a narrow window.</details>
 
 # %% experiment
 from helpers.lessons.attention.explorer import mask_explorer
@@ -594,12 +595,12 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Written out, memory grows with n²; in a fused kernel with n. | FLOPs grow with n² in both. |
+# | Written out, memory grows with n²; in a fused kernel with n. | At short n it matters little: {{script_faster:.2f}} × for the script, at {{script_context}} tokens. |
 # | A fused kernel is exact: running maximum, running sum. | It rounds in another order, so results differ in the last digits. |
 # | Backward computes the scores again: more FLOPs, fewer bytes. | – |
 # | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
 # | Causal is half of the work, and a window is a band. | Blocks on an edge are computed to the last score. |
-# | A mask is a rule; a block mask is built once for all layers. | FlexAttention has to be compiled (*Further*). |
+# | A mask is a rule; a block mask is built once for all layers. | Documents need a new one for each batch. |
 #
 # **Read on**: T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135) (2022); M. Milakov and N. Gimelshein, [Online
 # normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on

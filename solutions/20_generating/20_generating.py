@@ -4,10 +4,10 @@
 # ## Why does one token take so long?
 #
 # One token of a model with 7 billion weights takes {{operations:.0f}} billion operations. An H100 can do that many in {{least_ms:.3f}} ms. The token takes
-# {{token_7b:.1f}} ms (simulated): **{{too_long:.0f}} times as long**. And GPT-2 has {{smaller:.0f}} times fewer weights, but its token takes only {{sooner:.0f}} times less. That is another
-# reason. In this lesson you find both, and write what makes generating fast.
+# {{token_7b:.1f}} ms (simulated): **{{too_long:.0f}} times as long**. And GPT-2 has {{smaller:.0f}} times fewer weights, but its token takes only {{sooner:.0f}} times less. So something
+# else limits GPT-2. In this lesson you find both reasons, and write what makes generating fast.
 #
-# **Time** 60 min, three exercises among them; *Further*: 60 min, with speculative sampling, a cache in blocks, and a model that
+# **Time** 60 min, three exercises among them; *Further*: 70 min, with speculative sampling, a cache in blocks, and a model that
 # leaves Python. **Before this** lessons 02 and 03 (operators, waits) and 11 (`torch.compile`); 07 (CUDA graphs) is of use.
 #
 # **Afterwards you can**
@@ -23,7 +23,7 @@ from helpers import count, lesson
 from helpers.lessons.generating import batching, decoding, experiments, on_card
 
 torch.set_num_threads(1)
-lesson.start("20_generating", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
+lesson.start("20_generating", evidence=["live (CPU)", "simulated (H100)", "simulated (A100)", "arithmetic"])
 
 # %% [markdown]
 # ## 1 · One token
@@ -69,7 +69,7 @@ you.against(
 # For one token **every weight is read once**, and used in two operations, one multiplication and one addition. A card can
 # do hundreds of operations in the time in which its memory delivers one number. 64 tokens at once read the same weights once, too. So
 # the 7B model takes hardly longer. Its weights take {{floor_7b:.1f}} ms to read at the bandwidth on paper; its token takes
-# {{token_7b:.1f}} ms. In this simulation kernels reach about two thirds of that bandwidth; the rest is the cache and small kernels. No faster arithmetic
+# {{token_7b:.1f}} ms. In this simulation kernels that read weights for one token reach about two thirds of that bandwidth; the rest is the cache and small kernels. No faster arithmetic
 # helps there.
 #
 # GPT-2 is small. Reading it takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels, {{a_kernel:.0f}} µs each: nearly
@@ -109,7 +109,7 @@ you.against_ratios(
 
 # %% [markdown]
 # A cache of 1,024 tokens has {{a_cache:.1f}} GiB. With 24 sequences a step takes {{batch_times_7b:.1f}} times as long as with one, and makes 24 times as many tokens. From
-# there on the caches are the larger part, and the time grows with the sequences. (64 sequences of GPT-2 take {{batch_times:.1f}} times as long as one.)
+# there on the caches are the larger part, and the time grows with the sequences. (The bytes have doubled, the time has not: here attention reads the caches nearer to the card's bandwidth than the products read the weights.) (64 sequences of GPT-2 take {{batch_times:.1f}} times as long as one.)
 #
 # ## 2 · What to keep
 #
@@ -132,15 +132,15 @@ you.against_ratios(
 #
 # The 1,024th token of GPT-2 is made, and its kernels are launched one by one.
 #
-# - With one sequence, is a static cache faster than no cache? (*About as fast*: less than a third apart, which is within the simulation's error.)
+# - With one sequence, is a static cache at least a third faster than no cache? (Less than that is within the simulation's error.)
 # - Which way is fastest with 64 sequences?
-# - Six tokens are made one by one with a growing cache, so with six shapes, under `torch.compile`. How many graphs does it make?
+# - Six tokens are made one by one with a growing cache, so with six shapes, under `torch.compile`. How many graphs does it compile (not CUDA graphs)?
 
 # %% experiment
 you = lesson.predict(
     {"1 sequence: a static cache is": ..., "64 sequences": ..., "six shapes: graphs": ...},
     choices={
-        "1 sequence: a static cache is": ["faster", "about as fast", "slower"],
+        "1 sequence: a static cache is": ["a third faster", "not a third faster"],
         "64 sequences": ["no cache", "growing", "static"],
         "six shapes: graphs": [1, 2, 6],
     },
@@ -164,10 +164,10 @@ you.against(
 )
 
 # %% [markdown]
-# **One sequence.** The surprise: with launches one by one, a cache gains a small model nothing.
+# **One sequence.** The surprise: with launches one by one, a cache gains a small model nothing. (In the table it is even slower. The simulation is too coarse to be sure of that.)
 # The CPU needs about {{a_launch:.0f}} µs for a launch, whatever the kernel does. Without a cache there are fewer launches, and most of the computing is done while
 # they are made. In each layer a static cache adds two writes, and three operators with which SDPA turns the mask's bools into numbers. (A mask of numbers, made once a step, would save
-# these three.) For the 7B model computing costs far more: {{without_7b:.1f}} ms without a cache, {{static_7b:.1f}} ms with a static one. On the CPU, where arithmetic costs, the way *no cache* takes
+# these three.) For the 7B model computing costs far more: {{without_7b:.1f}} ms without a cache, {{static_7b:.1f}} ms with a static one (simulated, not in the table). On the CPU, where arithmetic costs, the way *no cache* takes
 # by far the longest, and the other two hardly differ.
 #
 # **64 sequences.** The way *no cache* computes everything again. The growing cache moves {{cat_gib:.1f}} GiB for each token, only to
@@ -254,8 +254,8 @@ check_StaticCache(
 #
 # Two loops make the same tokens:
 #
-# - **asks** reads each token on the CPU, `int(logits.argmax())`, to print it or to see whether it is the end. Then the CPU waits
-#   for the card, for each token (lesson 03).
+# - **asks** reads each token on the CPU, `int(logits.argmax())`, to print it or to see whether it is the end, and sends it and its place back. These are three
+#   waits for each token (lesson 03).
 # - **stays** leaves the tokens and their places on the card.
 #
 # Each makes 8 tokens of GPT-2, once with kernels launched one by one, and once with a step that is one CUDA graph. You have been told
@@ -306,7 +306,7 @@ said["a graph: times as fast"] = f"{experiments.nearest(graph_gain, (1.1, 2.5, 1
 you.against(said, experiments.loops(loops), evidence="simulated (H100)")
 
 # %% [markdown]
-# Asking costs about {{wait_ms:.2f}} ms a token, with a graph or without: {{wait_long:.0%}} of a long token, {{wait_short:.0%}} of a short one. **The rule that everybody
+# Asking, with its three waits, costs about {{wait_ms:.2f}} ms a token, with a graph or without (the same simulated kernels stand on both sides, so a small difference counts): {{wait_long:.0%}} of a long token, {{wait_short:.0%}} of a short one. **The rule that everybody
 # knows buys a few percent. The graph buys {{graph_gain:.1f}} times.** The shorter the token, the more a wait weighs. The graph needs two things: one shape, and places that
 # are on the card. On a real A100,
 # [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 25.5 to 107.0 tokens a second with Llama-2 7B by a
@@ -430,7 +430,7 @@ you.against(
 # %% [markdown]
 # In the pictures (4 slots, 16 requests) the grey slots are paid for and empty. A static batch lasts as long as its longest request. The
 # 64 requests of the table take {{batching_gain:.1f}} times as many steps in static batches. A step costs the same, whether its slots are full or not: the graph has one
-# shape, so empty slots are computed too. (What is left out here: a new request's prefill delays the others.)
+# shape, so empty slots are computed too. (Continuous batching does not fill all slots either: at the end nobody waits any more, and the last long requests run beside empty ones. What is left out here: a new request's prefill delays the others.)
 #
 # **Move it.** (1) Try other lengths, with both policies. Is static batching ever faster? (2) With how many slots are the two alike?
 #
@@ -447,7 +447,7 @@ batching.batching_explorer("static", slots=6, requests=12)
 # is handed out in blocks, so that more sequences fit.
 #
 # Each slot now stands at a place of its own. So `places` gets a number a row, (batch, 1), and so does the mask. In your `StaticCache`
-# `keys[rows, :, places] = k` would take the place of `index_copy_`, which writes the same places in every row. The shape is still one,
+# `keys[rows, :, places] = k.transpose(1, 2)`, with `rows = torch.arange(batch, device=places.device)[:, None]`, would take the place of `index_copy_`, which writes the same places in every row. The shape is still one,
 # and one graph is still enough. (The `generate` of 20.2 is simpler: all its rows stand at one place, so its prompts have one length.)
 #
 # What limits the number of sequences is **memory**: each one needs places in the cache. Beside its weights a card of 80 GB has room for
@@ -648,7 +648,7 @@ print(f"one pass reads {weights:,} bytes of weights")
 # - No gaps, and long kernels: bytes are the limit. A larger batch, or fewer bits a weight.
 #
 # Divide your card's bandwidth by the bytes of the weights: more passes a second than that are not to be had (unless they
-# fit into its cache).
+# fit into the card's L2 cache).
 #
 # ## Sources on trial
 
@@ -666,7 +666,7 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | One sequence: a token takes at least as long as reading the weights, often half as long again. | Small models: launches, or the least time of a kernel. |
+# | One sequence: a token takes at least as long as reading the weights, often 1.5 times as long or more. | Small models: launches, or the least time of a kernel. |
 # | More sequences in a batch cost little, if the weights are what is read. | When their caches are as many bytes as the weights. |
 # | A static cache copies only what is new, and has one shape. | It reads empty places too; long room, short texts. |
 # | Do not ask for each token. | A wait costs a fixed time: it weighs when the token is short. |
@@ -888,7 +888,7 @@ experiments.loaded(program, step_model)
 # allow?
 
 # %% experiment
-gpt_fast = {"bf16": 107.0, "int8, a scale a row": 157.4, "int4, a scale for each 32": 202.1}
+gpt_fast = {"bf16": 107.0, "int8, a scale a row": 157.4, "int4, a scale and a zero for each 32": 202.1}
 lesson.keep(reached=gpt_fast["bf16"] * experiments.reading_s("7B", "A100"))
 experiments.fewer_bits(gpt_fast)
 

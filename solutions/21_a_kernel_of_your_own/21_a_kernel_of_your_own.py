@@ -9,7 +9,7 @@
 # count what they load and store, and make one of them an operator that works with autograd and with `torch.compile`. Two of the
 # mistakes that you will meet on the way raise no error. At the end we ask whether the course's own script needs a kernel of its own.
 #
-# Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to rounding.
+# Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to rounding, if the kernel is right. (What it may hide stands in the recap.)
 # The course counts each element that goes through a pointer. These counts are the same on a GPU.
 #
 # **Time** 60 min, two exercises among them; *Further*, with two more, is 85 min. **Before this** lessons 01, 02 and 11 (strides, autograd,
@@ -43,7 +43,8 @@ lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100
 # axes; 0 is the first.) A program works on
 # **blocks**: small arrays whose sides are powers of two, known before the run (`tl.constexpr`). You launch a
 # kernel with tensors, but a program sees no tensor. For each of them it gets a **pointer**: the address of the first element. Shapes
-# and strides it does not know. From the pointer it computes other addresses: `x + 5` is the address of the sixth element.
+# and strides it does not know. From the pointer it computes other addresses: `x + 5` is the address of the sixth element. `tl.arange(0, 4)` is the
+# block 0, 1, 2, 3, and `x + tl.arange(0, 4)` is a block of four addresses.
 #
 # - [`tl.load(addresses, mask=…, other=…)`](https://triton-lang.org/main/python-api/generated/triton.language.load.html)
 #   brings a block from memory. Where the **mask** is false nothing is read, and the block holds `other`.
@@ -82,8 +83,8 @@ def add(x, y, kernel=add_kernel, BLOCK=32, out=None):
 # x and y have 100 elements each, and a block has 32. How many programs does it take, and how many lanes of the load of x does
 # the mask switch off, in all programs together?
 #
-# Then somebody forgets the mask. `out` is the first 100 elements of a storage of 128. The other 28 belong to another tensor, its
-# **neighbour**. What becomes of the result, and of the neighbour?
+# Then somebody forgets the mask. x, y and `out` are each the first 100 elements of a storage of 128. The 28 behind `out` belong to another
+# tensor, its **neighbour**. What becomes of the result, and of the neighbour?
 
 # %% experiment
 you = lesson.predict(
@@ -117,14 +118,15 @@ you.against(
 
 # %% [markdown]
 # Each program handles a whole block, so the last one hangs over the end. The mask cuts off what hangs over. Without it the result
-# is right, no error is raised, and the neighbour is gone. **Your test would have passed.** On a GPU tensors lie side by side like
-# this all the time: the allocator cuts them from large pieces (lesson 08). So write the mask first.
+# is right, no error is raised, and the neighbour is gone. **Your test would have passed.** On a GPU the allocator cuts tensors from large
+# pieces, in steps of 512 bytes (lesson 08). What runs past such a step, or out of a view as here, lands in another tensor. So write the mask first.
 #
 # The course helps a little: it looks at each address, and raises `OutOfBounds` where a kernel leaves the storages of the tensors
-# that it was given. Here it stayed inside. A GPU does not look at all.
+# that it was given. Here it stayed inside. A GPU stops only where an address belongs to no memory of the process at all.
 #
 # The kernel takes for granted that elements lie side by side. Another layout (lesson 01) needs its strides: element `[i, j]`
-# of x lies at `x + i * x.stride(0) + j * x.stride(1)`. A tensor's strides come in as arguments.
+# of x lies at `x + i * row_step + j * column_step`, and the launch passes `x.stride(0)` and `x.stride(1)`. (Offsets have 32 bits. Past 2³¹
+# elements write `i.to(tl.int64)`: no error warns you.)
 #
 # > **Rule.** A kernel is: which elements are mine, a mask, loads, arithmetic, stores.
 # > *Where it stops:* programs of one launch run in any order and at the same time. What one program needs from another takes a
@@ -260,8 +262,8 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 experiments.with_yours(softmax)
 
 # %% [markdown]
-# A few lines of yours move as little as PyTorch's own kernel. And yours can be changed. Let row i of a square x count only its first i
-# numbers: then yours loads half, and the operators need one more pass, for the mask. That is the case for a kernel of your own.
+# A few lines of yours move as little as PyTorch's own kernel. And yours can be changed. Let row i of a square x count only its
+# numbers up to column i: then yours loads about half, and the operators need one more pass, for the mask. That is the case for a kernel of your own.
 #
 # ## 3 · An operator of PyTorch
 #
@@ -307,7 +309,7 @@ you.against({"50 steps": experiments.kept("50 steps", fifty_steps)}, evidence=ex
 #
 # [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator of it: a closed box, with a
 # **schema** that PyTorch takes from your function's type hints and from `mutates_args`. Autograd and the compiler cannot look into the box. What is the first thing that each asks you for? Here is `add`
-# as an operator, under `torch.compile(fullgraph=True)`:
+# as an operator, under `torch.compile(fullgraph=True)`. A *fake* is a second function, which gives only the shape, strides and dtype of the result.
 
 # %% experiment
 you = lesson.predict(
@@ -397,10 +399,10 @@ print("called plainly:", sigmoid(matrix.t()).t().reshape(-1).shape)
 print("compiled:", experiments.compiled("a wrong fake", lambda x: sigmoid(x).t().reshape(-1), matrix.t()))
 
 # %% [markdown]
-# So give opcheck inputs of several layouts, and read every column: `aot dispatch dynamic` says *right* even there, since nothing behind the
+# By the fake `.t()` gives a contiguous matrix, so `reshape` was planned as a view. The real strides do not allow one. So give opcheck inputs of several layouts, and read every column: `aot dispatch dynamic` says *right* even there, since nothing behind the
 # operator asked for the strides. No input wanted a gradient here, so its registration was not tested. opcheck says nothing about the *values* of a gradient: for these compare with PyTorch's own
 # operators, or use
-# [`torch.autograd.gradcheck`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html).
+# [`torch.autograd.gradcheck`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html), which wants float64.
 #
 # > **Rule.** One operator for the kernel, one for its backward, a fake for each, and opcheck on inputs of several layouts.
 # > *Where it stops:* the box is closed for the compiler too. It fuses nothing into it: what stands before and after your kernel
@@ -476,8 +478,8 @@ check_operator(Used(3, 5, layout="columns"), Used(2, 7, "float16", "sliced", twi
 #
 # The script of lesson 00 writes GELU out by its formula; since lesson 02 it calls `F.gelu`. What would a kernel of your own buy there? A launch has to read x and
 # write the result, and no less. So count first what each way moves, on the simulated card. The formula is
-# `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`: an operator for each `*`, `+` and `**`, and one for tanh. How many times as many bytes as a kernel that reads once
-# does it move? And `F.gelu`?
+# `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`: an operator for each `*`, `+` and `**`, and one for tanh (c is √(2/π)). How many times as many bytes as a kernel that reads once
+# does it move? And `F.gelu`? (In the table below x counts as 1, so such a kernel moves 2.)
 
 # %% experiment
 you = lesson.predict({"the script's formula": ..., "F.gelu": ...}, choices=["1 ×", "3 ×", "9 ×", "27 ×"])
@@ -561,7 +563,7 @@ from helpers.lessons.a_kernel_of_your_own import claims
 lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · arithmetic")
 
 # %% [markdown]
-# The first source counts as the simulated card does. The second looks at the first 9 of the 81 programs of a product. Each computes one block of
+# The first source counts as the simulated card does. (The card is a little above: `max(-1)` writes the place of each maximum too.) The second looks at the first 9 of the 81 programs of a product. Each computes one block of
 # the result, and needs 9 blocks of a and 9 of b: 9 × 18 = 162 loads. *Different* blocks are 9 + 81 = 90 row by row, and 27 + 27 = 54 in
 # groups of three rows. The order of programs changes nothing in what they *load*. It changes how much of it is still in the cache.
 #

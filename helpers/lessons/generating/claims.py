@@ -33,7 +33,7 @@ def bandwidth() -> Claim:
         f"token: weights are {share:.0%} of the bytes; {1 / cost.seconds:.0f} tokens a second, {used:.0%} of the data sheet's bandwidth",
         "confirmed: within a tenth of its rate" if share > 0.9 and abs(1 / cost.seconds / rate - 1) < 0.1
         else "partly: reading weights is the limit; the rate is another" if share > 0.9 else "refuted",
-        "1 · One token reads all weights",
+        "1 · One token",
     )  # fmt: skip
 
 
