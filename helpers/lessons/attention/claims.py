@@ -143,8 +143,8 @@ def loss_memory() -> Claim:
         "19-loss-memory",
         "cut-your-losses",
         "the loss of Gemma 2 (2B) takes 24 GB, and 1 MB if the logits are never made whole",
-        f"peak of a step over 8,192 tokens and 256,000 words: {whole:.1f} GB at once ({whole * GB / 2**30:.1f} GiB), before there are "
-        f"gradients; {chunks:.1f} GB with a checkpoint around each 256 tokens, the gradients among them",
+        f"peak of a step over 8,192 tokens and 256,000 words: {whole:.1f} GB at once ({whole * GB / 2**30:.1f} GiB), three arrays of logits, without the "
+        f"gradients of weight and hidden; {chunks:.1f} GB with a checkpoint around each 256 tokens, these gradients among them",
         "partly: holds for the 24 GB; with PyTorch's operators a chunk's logits and a second gradient of the weight remain, and 1 MB needs a kernel"
         if 20 < whole < 30 and 0.002 < chunks < whole / 4
         else "confirmed"
