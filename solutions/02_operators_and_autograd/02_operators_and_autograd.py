@@ -841,7 +841,7 @@ def tanhexp(x: torch.Tensor) -> torch.Tensor:
     x: any shape (also () and (0, 3)) and strides, float32 or float64, any finite values. Returns x's shape and
         dtype. Once differentiable; several calls may come before the first one's backward.
     Gradient: right and finite for every finite x (it tends to 1 as x grows), 1e30 included; what comes into
-        backward may have any strides.
+        backward may have any strides, and stays as it was.
     Budget: saved_bytes ≤ x.nbytes; after forward no more is alive than the result and one tensor like x, bytes that
     Python holds (a buffer, a file in memory) included; no syncs.
     If x is changed in place before backward, backward either raises or is right: never silently wrong.

@@ -681,9 +681,10 @@ experiments.reasons(reports, most=3)
 # l = 1, both, neither. The model does not care how its rows are arranged in n and l. You may.</details>
 #
 # <details><summary>Hint 2</summary>Flatten to (n · l, d), which has one size that changes; only n · l = 1 takes a second version. If it
-# compiles four times all the same, read the reasons: is there a view?</details>
+# compiles four times all the same, read the reasons: is there a view? A stride that is not always d?</details>
 #
-# <details><summary>The idea</summary>The rows must not be a view. <code>.clone()</code> copies them. <code>.detach()</code> copies
+# <details><summary>The idea</summary>The rows must lie one after the other: <code>.contiguous()</code> copies them
+# only if they do not. And they must not be a view. <code>.detach()</code> copies
 # nothing: what it gives counts as no view (there are no gradients here), if it comes <i>after</i> the reshape: a
 # reshape after it makes a view again. Call the model compiled with <code>dynamic=True</code>; give the result its
 # shape back.</details>
@@ -705,8 +706,8 @@ def serve(
     compiled = torch.compile(model, dynamic=True, fullgraph=True)
 
     def answer(x):
-        # detached last: no view, and so no guards on the sizes of its base
-        rows = x.reshape(-1, x.shape[-1]).detach()
+        # contiguous: one stride for all; detached last: no view, and so no guards on the sizes of its base
+        rows = x.reshape(-1, x.shape[-1]).contiguous().detach()
         return compiled(rows).reshape(*x.shape[:-1], -1)
 
     return answer
@@ -863,6 +864,10 @@ check_addcmul_backend(
         "(lambda y: y.relu() + (y + c))(a * b)": (4, 0),
         "(lambda y: y + y)(a * b)": (2, 0),
         "d + (((a * b + c) * b + c) * b + c).mul(e)": (4, 4),
+        "(lambda y: (y + c * d, y))(a * b)": (
+            2,
+            1,
+        ),  # the left product has another use, the right one has none
         "a * b - c": (2, 0),
         "a * b + 1": (2, 0),
         "torch.add(c, torch.mul(a, b).sigmoid() * d).add(e * e)": (4, 2),

@@ -1,6 +1,7 @@
 """Tests of lesson 07: captured steps against ordinary loops, what a replay costs, and whether it pays."""
 
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -103,7 +104,8 @@ def _by_hand(epoch: Epoch) -> tuple[list[float], list[float]]:
 def _run_epoch(GraphedStep: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Call the step on each batch, spoil the batch, read all losses at the end; what each call put into the queue.
 
-    rows: of each call the launches, kernels of a graph, waits and captures. usual: kernels of an ordinary step.
+    rows: of each call the launches, kernels of a graph, waits and captures. usual: kernels of an ordinary step. held:
+    how many losses have memory that lives on when the caller has dropped them.
     """
     epoch = Epoch(**fields)
     gpu, data, shapes = simulate("H100", values=True, strict=False), epoch.data(), epoch.shapes()
@@ -143,6 +145,9 @@ def _run_epoch(GraphedStep: Callable[..., Any], **fields: Any) -> dict[str, Any]
             "usual": usual,
             "untouched": all(not t.nan_to_num(0).any().item() for t in given),
         }
+        storages = [weakref.ref(loss.untyped_storage()) for loss in losses]
+        losses.clear()
+        results["held"] = sum(storage() is not None for storage in storages)
     return results | {"faults": list(gpu.faults) or _unwaited(GraphedStep, epoch)}
 
 
@@ -191,6 +196,11 @@ def _wrong_values(report: check.Report) -> str | None:
         return "a returned loss still requires grad: detach it"
     if not got["untouched"]:
         return "a later call wrote into a batch that belongs to the caller: keep static tensors of your own"
+    if got["held"] > 1:  # the last one is written again by nobody
+        return (
+            f"the memory of {got['held']} of {len(losses)} returned losses is still held when the caller has dropped them. "
+            "Is it yours, to be written again after so many calls? Return a tensor with memory of its own, each time"
+        )
     return None
 
 

@@ -114,7 +114,8 @@ _NAMES = "last.bias last.weight rare.bias rare.weight middle.bias middle.weight 
 
 
 class _Net(nn.Module):
-    """odd: middle's weight is used twice and lies transposed in memory, buffers are of any stride and dtype."""
+    """odd: middle's weight is used twice and lies transposed in memory; buffers are of any stride and dtype, and one is
+    not in state_dict()."""
 
     def __init__(self, odd: bool = False) -> None:
         super().__init__()
@@ -127,7 +128,11 @@ class _Net(nn.Module):
             self.middle.weight = nn.Parameter(torch.randn(16, 16).t() / 4)
             self.tied = nn.Linear(16, 16, bias=False)
             self.tied.weight = self.middle.weight
-            self.register_buffer("seen", torch.randint(2**40, ()))
+            self.register_buffer("seen", torch.randint(2**40, ()), persistent=False)
+
+    def held(self) -> dict[str, torch.Tensor]:
+        """Parameters and buffers, also those that state_dict() leaves out."""
+        return {k: v.detach() for k, v in [*self.named_parameters(), *self.named_buffers()]}
 
     def forward(self, x: torch.Tensor, branch: bool = False) -> Any:
         h = self.middle((self.first(x) + self.shift).tanh())
@@ -182,7 +187,7 @@ def _train(kind: Any, runs: Any) -> list[Any]:
         net = run.net(start)
         with ranks.sent() as begun:
             ddp = kind(net, bucket_bytes=run.bucket_bytes)
-        state = {k: v.clone() for k, v in net.state_dict().items()}
+        state = {k: v.clone() for k, v in net.held().items()}
         steps = [_step(ddp, net, parts) for parts in run.steps(seed, dist.get_rank())]
         observed.append([start, seed, begun.bytes(), state, steps])
     return observed
@@ -231,12 +236,15 @@ def _as_one_batch(value: list[Any], n: int, runs: Any) -> str | None:
 
 
 def _begun_wrong(net: _Net, observed: list[Any]) -> str | None:
-    whole = sum(v.nbytes for v in net.state_dict().values())
+    whole = sum(v.nbytes for v in net.held().values())
     for r, (_, _, begun, state, _) in enumerate(observed):
-        for k, v in net.state_dict().items():
+        for k, v in net.held().items():
             if not torch.equal(state[k], v):
                 apart = " (it is not contiguous: a collective reads and writes in memory's order)"
                 apart *= not v.is_contiguous()
+                apart += " (it was registered with persistent=False: state_dict() leaves it out)" * (
+                    k not in net.state_dict()
+                )
                 return f"rank {r} began with another {k} than rank 0: parameters and buffers are broadcast from it{apart}"
         if begun > 3 * whole + 8192:
             sent = f"the constructor sent {begun:,} bytes"

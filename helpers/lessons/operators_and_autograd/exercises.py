@@ -80,11 +80,14 @@ def _safe_tanhexp(x: torch.Tensor) -> torch.Tensor:
 
 
 def _keep(tanhexp: Callable[[torch.Tensor], torch.Tensor], n: int, count: Any) -> dict[str, Any]:
-    """What is saved for backward, and alive after forward; and the gradient, if x changes in between."""
+    """What is saved for backward, and alive after forward; the gradient, if x changes in between; and what has become
+    of ones that came into backward."""
     leaf = torch.linspace(-3, 3, n, requires_grad=True)
     x = leaf * 1.0
     # what a first call imports and keeps for ever is not meant; its gradient comes transposed
     torch.autograd.grad(tanhexp(leaf.view(2, -1) * 1.0).t(), leaf, torch.ones(n // 2, 2))
+    incoming = torch.ones(n)
+    torch.autograd.grad(tanhexp(leaf * 1.0), leaf, incoming)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -100,7 +103,8 @@ def _keep(tanhexp: Callable[[torch.Tensor], torch.Tensor], n: int, count: Any) -
         y.sum().backward()
     except RuntimeError:
         leaf.grad = None  # it raised, which is fine
-    return {"saved": saved, "live": live, "in_python": in_python, "gradient": leaf.grad}
+    kept = {"saved": saved, "live": live, "in_python": in_python}
+    return kept | {"gradient": leaf.grad, "incoming": incoming}
 
 
 @cache
@@ -129,6 +133,11 @@ def _lean(got: dict[str, Any], n: int) -> str | None:
             f"{none}when x was changed in place before backward, the gradient came out wrong with no error. "
             "What sits on an attribute of ctx or in a closure has no version check; what save_for_backward "
             "keeps has one."
+        )
+    if not torch.equal(got["incoming"], torch.ones(n)):
+        return (
+            "backward changed the gradient that came in, in place. It is not yours: the caller, or another branch of "
+            "the graph, still reads it."
         )
     return None
 
