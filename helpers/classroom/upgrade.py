@@ -96,6 +96,8 @@ def environment(torch: str, to: Path) -> Path:
     )
     if done.returncode:
         raise SystemExit(f"upgrade: pip could not install torch {torch}:\n{done.stderr[-1500:]}")
+    # a build for CUDA brings a Triton of its own: the lessons are to be tried with the course's
+    subprocess.run([python, "-m", "pip", "uninstall", "-q", "-y", "triton"], capture_output=True)
     return python
 
 
