@@ -128,9 +128,8 @@ def _listen(interpreter: Any, tl: Any) -> None:
 
     def masked_load(self: Any, pointers: Any, mask: Any, other: Any, *rest: Any) -> Any:
         where = moved(pointers, mask, "loads", "loads")
-        if (
-            other is None
-        ):  # Triton promises nothing of masked lanes; its interpreter's 0 would hide what a GPU shows
+        # Triton promises nothing of masked lanes; the 0 of its interpreter would hide what a GPU may show
+        if other is None:
             of, np = pointers.get_element_ty(), interpreter.np
             kind = interpreter._get_np_dtype(of)
             bits = np.full(where.data.size * kind.itemsize, 0xFF, np.uint8)  # NaN, as in a Memory
