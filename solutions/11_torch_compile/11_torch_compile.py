@@ -870,6 +870,8 @@ check_addcmul_backend(
         ),  # the left product has another use, the right one has none
         "a * b - c": (2, 0),
         "a * b + 1": (2, 0),
+        "2 * a + b": (2, 0),
+        "1 + a * b": (2, 0),
         "torch.add(c, torch.mul(a, b).sigmoid() * d).add(e * e)": (4, 2),
         "(a * b).add(c, alpha=0.5)": (2, 0),
         "a * b + c.relu()": (2, 1),  # c.relu() comes after the product
