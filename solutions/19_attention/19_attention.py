@@ -57,7 +57,7 @@ lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "arithm
 
 # %% experiment
 SDPA = F.scaled_dot_product_attention
-you = lesson.predict({"memory without the batch dimension: ×": ...}, choices=[1, 2, 25])
+you = lesson.predict({"memory without the batch dimension: ×": ...}, choices=[1, 5, 25])
 
 # %% experiment
 with_batch = experiments.step(SDPA, 2048)
@@ -125,7 +125,8 @@ runs = experiments.on_h100(ways, lengths=(1024, 4096))
 you.against(experiments.of_h100(runs), experiments.kernels_on_h100(runs), evidence="simulated (H100)")
 
 # %% [markdown]
-# Look at the kernels of the first way. The two products are the smaller part of its time. Even they take longer than the whole fused
+# Six times the n² numbers pass: the first product writes them, the division reads and writes them, so does the softmax, and the second product reads them. The
+# products have two of the six, and a third of the time. Even they take longer than the whole fused
 # kernel: one writes the n² numbers, and the other reads them. The other operators read and write the
 # score matrix too, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
 # Papers call this kernel *flash attention*. How can a softmax be computed without the whole row of scores?
@@ -292,7 +293,8 @@ check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype=
 # kernel takes the call, math does, and nobody tells you.
 #
 # A fused kernel has to be written for each feature, and for each machine. You test on your laptop's CPU, and train on an H100. Where does each
-# of these calls get a fused kernel? Two clues: dropout is for training, which GPUs do. And a GPU's matrix units are made for short number formats.
+# of these calls get a fused kernel? Two clues: CPU kernels are written mostly for inference, GPU kernels for training in 16 or 32 bits. And a GPU has
+# two fused kernels: what one refuses, the other may take.
 # (q, k and v have shape (2, 4, 128, 64), and are bfloat16. *float64* turns them into that.)
 
 # %% experiment
@@ -322,14 +324,16 @@ you.against(
 # %% [markdown]
 # Where the table says *math*, the call costs at least what *written out* cost in section 1. (In bfloat16 it costs more: *math* computes in
 # float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**. For four of the seven calls a
-# test on the laptop tells you the wrong thing. (`torch.compile` does not help much: it knows the plain formula as a pattern, and calls SDPA for it; in others the n² scores stay.) And the lists change: in PyTorch 2.14.1 the CPU's kernel takes three dimensions too.
+# test on the laptop tells you the wrong thing. And the lists change: in PyTorch 2.14.1 the CPU's kernel takes three dimensions too.
+#
+# `torch.compile` is no way out. It knows some ways to write the formula, and calls SDPA for them. In any other way the n² scores stay.
 #
 # (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. What it refuses, *efficient* may take. The simulated choices follow
 # PyTorch's rules for these three backends. cuDNN's kernel, which PyTorch may prefer on an H100, is not simulated.)
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
-# backends that you name. A call that would fall back then raises, and mostly warnings say why. The next cell tries four calls on the CPU, whose only fused
+# backends that you name. A call that would fall back then raises, and in most cases a warning says why. The next cell tries four calls on the CPU, whose only fused
 # kernel is *flash*. On a GPU name *efficient* too.
 
 # %% experiment
@@ -353,6 +357,11 @@ for name in (
 # %% [markdown]
 # For the mask that wants a gradient no reason is printed: the CPU's kernel makes no gradient for a mask. Where you get no reason, take things out of the
 # call, one at a time. The last line is the second call of section 1. `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
+#
+# **Try it.** Which calls give *values wider than keys* a fused kernel on the CPU? (Attention is linear in v.)
+#
+# <details><summary>Answer</summary>One for each half: <code>torch.cat([SDPA(q, k, half) for half in v.chunk(2, -1)], -1)</code>. The weights
+# are computed twice.</details>
 #
 # (The message for dropout says *both fused kernels*. Here that is the CPU's only one: on a GPU *flash* takes dropout, as the table shows.)
 #
@@ -386,7 +395,8 @@ you = lesson.predict(
 # %% experiment
 from torch.nn.attention.flex_attention import create_block_mask
 
-document = torch.repeat_interleave(torch.arange(4), torch.tensor([512, 128, 256, 128]))
+here = "cpu"  # where q, k and v are, and what a rule reads
+document = torch.repeat_interleave(torch.arange(4), torch.tensor([512, 128, 256, 128])).to(here)
 
 
 def causal(b, h, i, j):  # batch, head, position of the query, position of the key
@@ -402,8 +412,7 @@ def documents(b, h, i, j):
 
 
 rules = {"causal": causal, "sliding window of 256": window, "four documents": documents}
-here = "cpu"  # where q, k and v are; None, None: one mask for all batches and all heads
-masks = {
+masks = {  # None, None: one mask for all batches and all heads
     name: create_block_mask(rule, None, None, 1024, 1024, device=here, BLOCK_SIZE=128)
     for name, rule in rules.items()
 }
@@ -413,10 +422,10 @@ you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evide
 # Causal leaves a little more than half, because every score of a block on the diagonal is computed. A window leaves a band: with
 # n it grows like n, and not like n². Documents leave their own triangles.
 #
-# Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. Set the block to 16, then
-# to 4: for which rule does the share computed fall by the largest factor?
+# Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. The explorer has 64 tokens. Set
+# the block to 16, then to 4, with *causal* and with five *documents*: whose share falls by the larger factor?
 #
-# <details><summary>Answer</summary>For one whose allowed pairs lie in pieces smaller than 16: many short documents, or a narrow window.</details>
+# <details><summary>Answer</summary>The documents': most of them are shorter than 16 tokens, so a block of 16 is mostly waste.</details>
 
 # %% experiment
 from helpers.lessons.attention.explorer import mask_explorer
@@ -526,6 +535,7 @@ def attention_by_views(q, k, v):  # as lesson 01 left it
 script, in_bf16 = running_example.after("08"), running_example.after("10")
 board = running_example.compare(script.replace(attention=attention_by_views), script)
 lesson.keep(script_faster=board.before.step_s / board.after.step_s)
+lesson.keep(script_launches=board.before.launches - board.after.launches)
 lesson.keep(script_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
 seconds = [running_example.score(s).step_s for s in (in_bf16.replace(attention=attention_by_views), in_bf16)]
 lesson.keep(half_faster=seconds[0] / seconds[1], script_context=running_example.LARGE.context)
@@ -533,10 +543,9 @@ print(f"in bfloat16 (simulated): {1e3 * seconds[0]:.3f} ms before, {1e3 * second
 board
 
 # %% [markdown]
-# At a context of only {{script_context}} tokens one line buys {{script_faster:.2f}} × and {{script_mib:.0f}} MiB in float32, and {{half_faster:.2f}} × in
-# bfloat16 (the line above the table), where SDPA takes *flash*. Read these as *a little faster*, and *more so in bfloat16*: a whole simulated step may
-# be off by what the label says, and the old lines also build a mask in each call. The last row is your CPU, timed live: it varies, and says
-# nothing about a GPU.
+# The context has only {{script_context}} tokens. In float32 the simulated step is {{script_faster:.2f}} times as fast, which is less than it may be off. Counted, and so sure, are
+# {{script_mib:.0f}} MiB and {{script_launches:.0f}} launches less a step. In bfloat16 (the line above the table), where SDPA takes *flash*, it is {{half_faster:.2f}} times as fast. The last row is your
+# CPU, timed live: it varies, and says nothing about a GPU.
 #
 # Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
 # nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.
@@ -571,7 +580,8 @@ for need_weights in (True, False):
 # uses them: a softmax over (…, 128, 128) stands in the list. What to try:
 #
 # 1. A softmax over (…, n, n) in the list: is SDPA called at all? Here it is not. Then call it: `need_weights=False`, or SDPA in
-#    place of a formula written out. If it is called, put `sdpa_kernel([…])` around the forward pass, with `FLASH_ATTENTION`,
+#    place of a formula written out. (In a mask of bools True means *may look* for SDPA, and *may not* for `nn.MultiheadAttention`. And SDPA's `dropout_p` acts in
+#    `eval()` too: pass `p if self.training else 0.0`.) If it is called, put `sdpa_kernel([…])` around the forward pass, with `FLASH_ATTENTION`,
 #    `EFFICIENT_ATTENTION` and `CUDNN_ATTENTION` in the list and without `MATH`, and read the warnings.
 # 2. A mask that is a rule: `is_causal=True` where it is that, else FlexAttention, compiled.
 # 3. Much padding: sort by length, or pack documents into one row (*Further*).
@@ -595,9 +605,9 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Written out, memory grows with n²; in a fused kernel with n. | At short n it matters little: {{script_faster:.2f}} × for the script, at {{script_context}} tokens. |
+# | Written out, memory grows with n²; in a fused kernel with n. | At short n it matters little: {{script_mib:.0f}} MiB for the script, at {{script_context}} tokens. |
 # | A fused kernel is exact: running maximum, running sum. | It rounds in another order, so results differ in the last digits. |
-# | Backward computes the scores again: more FLOPs, fewer bytes. | – |
+# | Backward computes the scores again: more FLOPs, fewer bytes. | Where a product takes the time and not the memory. |
 # | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
 # | Causal is half of the work, and a window is a band. | Blocks on an edge are computed to the last score. |
 # | A mask is a rule; a block mask is built once for all layers. | Documents need a new one for each batch. |

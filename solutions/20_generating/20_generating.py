@@ -4,8 +4,8 @@
 # ## Why does one token take so long?
 #
 # One token of a model with 7 billion weights takes {{operations:.0f}} billion operations. An H100 can do that many in {{least_ms:.3f}} ms. The token takes
-# {{token_7b:.1f}} ms (simulated): **{{too_long:.0f}} times as long**. And GPT-2 has {{smaller:.0f}} times fewer weights, but its token takes only {{sooner:.0f}} times less. So something
-# else limits GPT-2. In this lesson you find both reasons, and write what makes generating fast.
+# {{token_7b:.1f}} ms (simulated): **about {{too_long:.0f}} times as long**. And GPT-2 has {{smaller:.0f}} times fewer weights. Is its token {{smaller:.0f}} times as fast? In this
+# lesson you find out what a token waits for, and write what makes generating fast.
 #
 # **Time** 60 min, three exercises among them; *Further*: 70 min, with speculative sampling, a cache in blocks, and a model that
 # leaves Python. **Before this** lessons 02 and 03 (operators, waits) and 11 (`torch.compile`); 07 (CUDA graphs) is of use.
@@ -55,7 +55,9 @@ eager = {name: on_card.cost(name) for name in ("GPT-2", "7B")}
 lesson.keep(gpt2_launches=eager["GPT-2"].launches, launches_7b=eager["7B"].launches)
 lesson.keep(floor_7b=1e3 * experiments.reading_s("7B"), token_7b=1e3 * costs["7B", 1].seconds)
 riddle = experiments.riddle(costs)
-lesson.keep(operations=riddle.operations / 1e9, least_ms=1e3 * riddle.least_s, too_long=riddle.too_long)
+lesson.keep(
+    operations=riddle.operations / 1e9, least_ms=1e3 * riddle.least_s, too_long=round(riddle.too_long, -2)
+)
 lesson.keep(rate_7b=riddle.rate, smaller=riddle.smaller, sooner=riddle.sooner)
 lesson.keep(a_kernel=1e6 * costs["GPT-2", 1].seconds / eager["GPT-2"].launches)
 you.against(
@@ -72,7 +74,7 @@ you.against(
 # {{token_7b:.1f}} ms. In this simulation kernels that read weights for one token reach about two thirds of that bandwidth; the rest is the cache and small kernels. No faster arithmetic
 # helps there.
 #
-# GPT-2 is small. Reading it takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels, {{a_kernel:.0f}} µs each: nearly
+# GPT-2's token takes only {{sooner:.0f}} times less. Reading so small a model takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels, {{a_kernel:.0f}} µs each: nearly
 # each does so little that it takes the least time which any kernel takes, with one token or with 64. If the CPU launches them one by one, the
 # launches are the limit, and a graph removes them.
 #
@@ -176,7 +178,7 @@ you.against(
 # **Shapes.** `torch.compile` makes {{growing_graphs}} graphs, and not six: at the second shape it makes one for any length (lesson 11). With the static cache it makes
 # {{static_graphs}}. But a *CUDA* graph has one shape, and so the growing cache would need one for each length. With the static cache one
 # graph is replayed for all tokens, and
-# the row *static, as a graph* wins in both halves of the table. (The others were not tried as graphs.) This is what the static cache is for. Its price: room for
+# the row *static, as a graph* wins in both halves of the table. (*No cache*, padded to 1,024 places, has one shape too. With one sequence its graph may come near; with 64 computing alone takes over 30 ms.) This is what the static cache is for. Its price: room for
 # all places from the beginning, {{cache_mib:.0f}} MiB a sequence here, and attention that reads places which are still empty.
 
 # %% [markdown]
@@ -306,12 +308,12 @@ said["a graph: times as fast"] = f"{experiments.nearest(graph_gain, (1.1, 2.5, 1
 you.against(said, experiments.loops(loops), evidence="simulated (H100)")
 
 # %% [markdown]
-# Asking, with its three waits, costs about {{wait_ms:.2f}} ms a token, with a graph or without (the same simulated kernels stand on both sides, so a small difference counts): {{wait_long:.0%}} of a long token, {{wait_short:.0%}} of a short one. **The rule that everybody
+# Asking, with its three waits, costs about {{wait_ms:.2f}} ms a token, with a graph or without (the same simulated kernels stand on both sides, so a small difference counts): {{wait_long:.0%}} of a token that is launched one by one, {{wait_short:.0%}} of a graph's. **The rule that everybody
 # knows buys a few percent. The graph buys {{graph_gain:.1f}} times.** The shorter the token, the more a wait weighs. The graph needs two things: one shape, and places that
 # are on the card. On a real A100,
 # [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 25.5 to 107.0 tokens a second with Llama-2 7B by a
 # static cache and a compiled step (Team PyTorch, 2023). Here the 7B model would gain nothing: the simulated CPU launches its
-# {{launches_7b}} kernels while they run (section 1). Theirs was far slower. Measure yours first. (Sampling a token, in place of the likeliest
+# {{launches_7b}} kernels while they run (section 1). Theirs took 39 ms for a token: a slower CPU, more launches (Llama's norms and rotary positions are many small operators), or both. Measure yours first. (Sampling a token, in place of the likeliest
 # one, need not wait either: *Further*.)
 #
 # One question remains: when is the text at its end? To know it, somebody has to ask. Ask once every few steps. What
@@ -406,7 +408,7 @@ check_generate(
 # - **Static batching**: a batch is filled, runs until its last request has ended, and then the next one is filled.
 # - **Continuous batching**: whenever a request ends, the next one takes its slot.
 #
-# 64 requests wait, many short ones and a few long ones, and there are 8 slots. In each step each slot could make one
+# 64 requests wait, and there are 8 slots. A request makes {{request_mean:.0f}} tokens on average, and the longest {{request_most}}. In each step each slot could make one
 # token. Which share of these is really made?
 
 # %% experiment
@@ -416,6 +418,7 @@ you = lesson.predict(
 
 # %% experiment
 tokens = batching.lengths(64)
+lesson.keep(request_mean=sum(tokens) / len(tokens), request_most=max(tokens))
 step_s = by_batch[8].seconds
 runs = {policy: batching.batched(tokens, 8, policy) for policy in batching.POLICIES}
 gain = runs["static"].steps / runs["continuous"].steps
@@ -446,12 +449,13 @@ batching.batching_explorer("static", slots=6, requests=12)
 # (Cade Daniel and others, Anyscale, 2023). That compares whole systems: continuous batching, and memory that
 # is handed out in blocks, so that more sequences fit.
 #
-# Each slot now stands at a place of its own. So `places` gets a number a row, (batch, 1), and so does the mask. In your `StaticCache`
+# Each slot now stands at a place of its own. So `places` gets a number a row, (batch, 1), and so does the mask: `torch.arange(length, device=places.device) <= places[:, None, :, None]`, which also hides what the slot's last request has left. In your `StaticCache`
 # `keys[rows, :, places] = k.transpose(1, 2)`, with `rows = torch.arange(batch, device=places.device)[:, None]`, would take the place of `index_copy_`, which writes the same places in every row. The shape is still one,
 # and one graph is still enough. (The `generate` of 20.2 is simpler: all its rows stand at one place, so its prompts have one length.)
 #
 # What limits the number of sequences is **memory**: each one needs places in the cache. Beside its weights a card of 80 GB has room for
-# about {{caches_fit:.0f}} caches of the 7B model. That is what a scheduler hands out. A careful server lets a request in only if
+# about {{caches_fit:.0f}} caches of 1,024 places of the 7B model. With the cache of 20.1 each slot owns its places, and slots are all there is to hand out. Servers hand out
+# *places*, from one pool for all sequences (*A cache in blocks*, in *Further*). A careful server lets a request in only if
 # all places that it may ever need are free. vLLM is bolder. It lets in more, and when the cache is full, it stops a request and computes
 # its keys and values again later ([preemption](https://docs.vllm.ai/en/stable/configuration/optimization/)). You write the careful one.
 
@@ -543,7 +547,7 @@ check_refused(check.case(2, 10, 5, 6), check.case(2, 10, 5, 5), check.case(1, 3,
 # %% [markdown]
 # ### What did each step buy?
 #
-# Four steps have made GPT-2 faster, one on top of the other: *no waits*, *one graph*, *eight slots* with static batches, and *a scheduler* like yours.
+# Four steps have raised the tokens a second, one on top of the other: *no waits*, *one graph*, *eight slots* with static batches, and *a scheduler* like yours.
 # Which of them gained most, and which least?
 
 # %% experiment
@@ -560,14 +564,15 @@ rates = {
     "eight slots": runs["static"].tokens / (runs["static"].steps * step_s),
     "a scheduler": runs["continuous"].tokens / (runs["continuous"].steps * step_s),
 }
-lesson.keep(all_steps=rates["a scheduler"] / rates["it asks, and launches one by one"])
+first = rates["it asks, and launches one by one"]
+lesson.keep(all_steps=rates["a scheduler"] / first, one_text=rates["one graph"] / first)
 you.against(
     experiments.extremes(rates), experiments.steps_up(rates), evidence="simulated (H100) · arithmetic"
 )
 
 # %% [markdown]
-# **{{all_steps:.0f}} times as many tokens a second, and no kernel became faster.** The famous advice, no waits, gained least. A cache by itself gained this small
-# model nothing; but without its one shape there is no cheap graph. And the last factor of two is a few lines of plain Python: your scheduler.
+# **{{all_steps:.0f}} times as many tokens a second, and no kernel became faster.** This is for all requests together. One text alone got {{one_text:.1f}} times faster, by the first two steps; in
+# a batch its own tokens come a little slower, and it waits less for its turn. The famous advice, no waits, gained least. And the last factor of two is a few lines of plain Python: a scheduler.
 #
 # ## The running example
 #
@@ -610,7 +615,7 @@ lesson.keep(script_operators=seen["static cache"].operators / seen["no cache"].o
 experiments.written(seen)
 
 # %% [markdown]
-# The same text, with {{script_flops:.0f}} times fewer FLOPs, and {{script_operators:.2f}} times as many operators. On a
+# The same 32 bytes, with {{script_flops:.0f}} times fewer FLOPs, and {{script_operators:.2f}} times as many operators. On a
 # GPU this small model would be limited by
 # its launches, so the cache alone would buy nothing there: it makes the one shape with which a graph can be recorded.
 #
@@ -643,7 +648,8 @@ print(f"one pass reads {weights:,} bytes of weights")
 #
 # - Many `aten::_local_scalar_dense` (or `cudaStreamSynchronize`): tokens are asked for one by one. Keep them on the card.
 # - `aten::cat` once a pass: there is no cache. In each layer: the cache grows. Hugging Face's `generate` takes `cache_implementation="static"`.
-# - Gaps between kernels (`seen.export_chrome_trace("trace.json")` shows them, lesson 03): the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`.
+# - Gaps between kernels (`seen.export_chrome_trace("trace.json")` shows them, lesson 03): the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`. The cache
+#   has to be buffers of the module (`register_buffer`), or PyTorch may say *skipping cudagraphs due to mutated inputs*, and record nothing.
 # - No gaps, and kernels of a few µs each: too many small kernels. Compile.
 # - No gaps, and long kernels: bytes are the limit. A larger batch, or fewer bits a weight.
 #

@@ -262,8 +262,10 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 experiments.with_yours(softmax)
 
 # %% [markdown]
-# A few lines of yours move as little as PyTorch's own kernel. And yours can be changed. Let row i of a square x count only its
-# numbers up to column i: then yours loads about half, and the operators need one more pass, for the mask. That is the case for a kernel of your own.
+# A few lines of yours move as little as PyTorch's own kernel. And yours can be changed. Let row i of a square x count only its numbers up to
+# column i, and let the rest be 0. With `at <= row` in the mask of its load, yours loads half and stores all: 1.5 ×. `torch.compile` joins the mask to the
+# operators, and still loads the half that does not count: 2 ×. So a kernel of your own gains where something is **left out**: a quarter here, and
+# more where a mask leaves few blocks (lesson 19).
 #
 # ## 3 · An operator of PyTorch
 #
@@ -283,7 +285,7 @@ you = lesson.predict(
 
 
 # %% experiment
-def fifty_steps():
+def fifty_steps(add=add):
     torch.manual_seed(0)
     encoder, head, numbers = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1), torch.randn(64, 8)
     optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.05)
@@ -308,8 +310,10 @@ you.against({"50 steps": experiments.kept("50 steps", fifty_steps)}, evidence=ex
 # interpreter. (On a GPU Dynamo knows `@triton.jit` kernels. The gradient you have to give there too.)
 #
 # [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator of it: a closed box, with a
-# **schema** that PyTorch takes from your function's type hints and from `mutates_args`. Autograd and the compiler cannot look into the box. What is the first thing that each asks you for? Here is `add`
-# as an operator, under `torch.compile(fullgraph=True)`. A *fake* is a second function, which gives only the shape, strides and dtype of the result.
+# **schema** that PyTorch takes from your function's type hints and from `mutates_args`, the inputs that the function writes into (`()`: none). Autograd and the
+# compiler cannot look into the box. A *fake* is a second function, which gives only the shape, strides and dtype of the result.
+#
+# `add` as an operator is tried three times under `torch.compile(fullgraph=True)`: bare; with a fake; with a fake, and an x that wants a gradient. What comes of each?
 
 # %% experiment
 you = lesson.predict(
@@ -348,13 +352,19 @@ kinds = experiments.kinds(forms)
 you.against({name: kinds[name] for name in you}, experiments.said(forms), evidence=experiments.LIVE)
 
 # %% [markdown]
-# The last column is what you will meet at work. Besides its schema the box needs two more labels:
+# The last column is what you will meet at work. The bare operator is no silent hole any more: called plainly, its `backward()` stops with the same message. Besides its schema the box needs two more labels:
 #
 # - a **fake**: the shape, strides and dtype of the result, from those of the inputs, without a number. The compiler runs this
 #   one while it captures;
 # - a **gradient** (`register_autograd`): what to keep for backward, and what backward does. Backward is captured too: the
 #   kernel that it launches has to be an operator as well.
 #
+# With all three the training from above comes out right:
+
+# %% experiment
+print(experiments.kept("50 steps with an operator", lambda: fifty_steps(taught)))
+
+# %% [markdown]
 # The sum needs nothing kept. An operator that squares keeps its input, in a function that PyTorch runs after forward and calls by these names:
 #
 # ```python
@@ -365,7 +375,7 @@ you.against({name: kinds[name] for name in you}, experiments.said(forms), eviden
 # ```
 #
 # [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on your inputs and
-# compares it with its labels, by four tests: the schema (is an input changed that it does not name?), the registration of the gradient,
+# compares it with its labels, by four tests (`opcheck(sigmoid, (matrix.t(),), raise_exception=False)` gives a result for each; without the last argument it raises): the schema (is an input changed that it does not name?), the registration of the gradient,
 # the fake against the real result (`faketensor`), and the whole under the compiler's tracing (`aot dispatch dynamic`). Here is a sigmoid that takes any strides, and always gives a
 # contiguous result. Its fake is `torch.empty_like`. For which of the two matrices does the fake foretell the right strides?
 
@@ -399,7 +409,8 @@ print("called plainly:", sigmoid(matrix.t()).t().reshape(-1).shape)
 print("compiled:", experiments.compiled("a wrong fake", lambda x: sigmoid(x).t().reshape(-1), matrix.t()))
 
 # %% [markdown]
-# By the fake `.t()` gives a contiguous matrix, so `reshape` was planned as a view. The real strides do not allow one. So give opcheck inputs of several layouts, and read every column: `aot dispatch dynamic` says *right* even there, since nothing behind the
+# By the fake `.t()` gives a contiguous matrix, so `reshape` was planned as a view. The real strides do not allow one. (Here with `backend="aot_eager"`. Inductor,
+# the default, compares the strides itself, and stops with an `AssertionError` that names the operator.) So give opcheck inputs of several layouts, and read every column: `aot dispatch dynamic` says *right* even there, since nothing behind the
 # operator asked for the strides. No input wanted a gradient here, so its registration was not tested. opcheck says nothing about the *values* of a gradient: for these compare with PyTorch's own
 # operators, or use
 # [`torch.autograd.gradcheck`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html), which wants float64.
@@ -478,11 +489,11 @@ check_operator(Used(3, 5, layout="columns"), Used(2, 7, "float16", "sliced", twi
 #
 # The script of lesson 00 writes GELU out by its formula; since lesson 02 it calls `F.gelu`. What would a kernel of your own buy there? A launch has to read x and
 # write the result, and no less. So count first what each way moves, on the simulated card. The formula is
-# `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`: an operator for each `*`, `+` and `**`, and one for tanh (c is √(2/π)). How many times as many bytes as a kernel that reads once
-# does it move? And `F.gelu`? (In the table below x counts as 1, so such a kernel moves 2.)
+# `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`: an operator for each `*`, `+` and `**`, and one for tanh (c is √(2/π)). The bytes of x count as 1, as before. How much does
+# the formula move? And `F.gelu`?
 
 # %% experiment
-you = lesson.predict({"the script's formula": ..., "F.gelu": ...}, choices=["1 ×", "3 ×", "9 ×", "27 ×"])
+you = lesson.predict({"the script's formula": ..., "F.gelu": ...}, choices=["2 ×", "6 ×", "18 ×", "54 ×"])
 
 # %% experiment
 from helpers.running_example import plain as plain_script
@@ -499,7 +510,7 @@ lesson.keep(
 )
 once = gelu["one kernel that reads once"].bytes
 you.against(
-    {name: f"{gelu[name].bytes / once:.0f} ×" for name in you},
+    {name: f"{2 * gelu[name].bytes / once:.0f} ×" for name in you},
     experiments.ways(gelu, wide[0] * wide[1], first="GELU"),
     evidence="simulated (H100)",
 )
@@ -563,9 +574,9 @@ from helpers.lessons.a_kernel_of_your_own import claims
 lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · arithmetic")
 
 # %% [markdown]
-# The first source counts as the simulated card does. (The card is a little above: `max(-1)` writes the place of each maximum too.) The second looks at the first 9 of the 81 programs of a product. Each computes one block of
-# the result, and needs 9 blocks of a and 9 of b: 9 × 18 = 162 loads. *Different* blocks are 9 + 81 = 90 row by row, and 27 + 27 = 54 in
-# groups of three rows. The order of programs changes nothing in what they *load*. It changes how much of it is still in the cache.
+# The first source counts as the simulated card does. (The card is a little above: `max(-1)` writes the place of each maximum too.) The second looks at the first 9 of the 81 programs of a
+# product. A program computes one block of c from a row of 9 blocks of a and a column of 9 of b, so 9 programs load 162. Nine along one row of c share 9 blocks of a, and need
+# all 81 of b. Nine in a square of 3 × 3 need 27 and 27. The order of programs changes nothing in what they *load*. It changes how much of it is still in the cache.
 #
 # ## Recap
 #
@@ -576,7 +587,7 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · a
 # | A mask at each load and store, `other` neutral for what follows. | Sides that are multiples of the block. Then a mask costs little, and is still right. |
 # | Sums in float32. | Integers; sums of a few numbers. |
 # | A custom operator for kernel and backward, a fake for each, opcheck. | On a GPU the compiler sees `@triton.jit` kernels itself, and [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) leaves them visible. |
-# | The interpreter says whether a kernel computes the right thing, the course's counters what it moves. | They say nothing about time, registers, or what happens when programs run at once. (`row * row_step` has 32 bits, here too: past 2³¹ write `row.to(tl.int64)`. Small tests do not reach it.) |
+# | The interpreter finds wrong formulas, masks and strides; the course's counters say what a kernel moves. | It also runs what Triton's compiler refuses, and blocks too large for the chip. Neither says anything about time, registers, or what happens when programs run at once. |
 #
 # **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
 # [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for

@@ -60,7 +60,7 @@ def static_cache() -> Claim:
         f"CPU takes {launching * 1e3:.1f} ms to launch a token of 7B, the source's started at {1e3 / 25.5:.0f} ms a token",
         "refuted" if not fewer and not reached
         else "confirmed" if fewer and len(reached) == len(at)
-        else "partly: holds for the CPU's overhead; more than 4 times takes a CPU far slower than the simulated one" if not reached
+        else "partly: holds for the CPU's overhead; more than 4 times takes more launches, a slower CPU, or both" if not reached
         else f"partly: more than 4 times for {len(reached)} of {len(at)}",
         "3 · A loop without a wait",
     )  # fmt: skip
