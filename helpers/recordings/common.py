@@ -51,3 +51,29 @@ def timed(gpu: Any, work: Callable[[], Any], repeats: int = 20, samples: int = 5
         end.synchronize()
         times.append(start.elapsed_time(end) * 1e3 / repeats)
     return float(sorted(times)[samples // 2])
+
+
+def launched(gpu: Any, work: Callable[[], Any]) -> list[str]:
+    """Names of the kernels and copies that one call runs on the GPU, in their order, after one call that is not looked at."""
+    work()
+    gpu.synchronize()
+    if gpu.device.type != "cuda":
+        before = len(gpu.kernels)
+        work()
+        gpu.synchronize()
+        return [kernel.name for kernel in gpu.kernels[before:]]
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as prof:
+        work()
+        gpu.synchronize()
+    kernels = [event for event in prof.events() or () if event.device_type == torch.autograd.DeviceType.CUDA]
+    return [event.name[:200] for event in sorted(kernels, key=lambda event: event.time_range.start)]
+
+
+def peak_of(gpu: Any, work: Callable[[], Any]) -> int:
+    """Bytes that one call has allocated at its peak, beyond what was there before it."""
+    gpu.synchronize()
+    held = gpu.memory_allocated()
+    gpu.reset_peak_memory_stats()
+    work()
+    gpu.synchronize()
+    return int(gpu.max_memory_allocated() - held)

@@ -11,22 +11,13 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 from helpers import count, memory, simulate
-from helpers.lessons.saving_memory.layer import Layer
+from helpers.lessons.saving_memory.layer import Layer, squares, stack
 from helpers.memory.estimating import Estimate
 from helpers.models import Block, Size
 from helpers.text.tables import Table, table
 
 MIB = 2**20
 ON_H100 = "simulated (H100)"
-
-
-def squares(out: torch.Tensor) -> torch.Tensor:
-    """The loss of the lesson's experiments: one number."""
-    return out.square().mean()
-
-
-def stack(width: int, depth: int) -> nn.Sequential:
-    return nn.Sequential(*[Layer(width) for _ in range(depth)])
 
 
 # --- 1 · one step ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The layer that the lesson trains."""
+"""The layer that the lesson trains, a stack of them, and the loss of its experiments."""
 
 from typing import Any
 
@@ -16,3 +16,12 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor) -> Any:
         return x + self.down(self.act(self.up(self.norm(x))))
+
+
+def squares(out: torch.Tensor) -> torch.Tensor:
+    """The loss of the lesson's experiments: one number."""
+    return out.square().mean()
+
+
+def stack(width: int, depth: int) -> nn.Sequential:
+    return nn.Sequential(*[Layer(width) for _ in range(depth)])
