@@ -423,7 +423,7 @@ def test_lessons_without_a_recording_still_say_so(capsys: pytest.CaptureFixture[
 
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    assert lesson.on_gpu(lambda device: None, "03/no_such") is None
+    assert lesson.on_gpu(lambda device: None, "03/no_such", lambda recording: recording) is None
     assert "no recording of '03/no_such' yet" in capsys.readouterr().out
 
 

@@ -134,8 +134,8 @@ def report(to: str = "report.html", name: str = "") -> "Report | None":
         return None
 
 
-def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:
-    """Run ``experiment(device)`` live where there is a GPU; else show its recording; else say that there is none yet."""
+def on_gpu(experiment: Callable[[Any], Any], recording: str, shown: Callable[[Any], Any]) -> Any:
+    """Run ``experiment(device)`` live where there is a GPU; else ``shown(recording)``; else say that there is none yet."""
     import torch
 
     if torch.cuda.is_available():
@@ -148,4 +148,5 @@ def on_gpu(experiment: Callable[[Any], Any], recording: str) -> Any:
         print(
             f"no GPU here, and no recording of {recording!r} yet. This cell runs live where there is a GPU."
         )
-    return found
+        return None
+    return shown(found)

@@ -132,7 +132,20 @@ you.against(
 #
 # For the H100 you can calculate the crossover. `x + y` moves 12 bytes for each element: two reads of 4 bytes, one write.
 # During the {{launch_us:.0f}} µs of one launch the memory moves the bytes of {{gpu_millions:.2f}} million elements. A faster
-# memory moves the crossover to the right. So does a slower call.
+# memory moves the crossover to the right. So does a slower call. Here is a real H100:
+
+# %% experiment
+from helpers.lessons.operators_and_autograd.experiments import on_real_card
+
+real = on_real_card()
+lesson.keep(real_launch_us=real.launch_s * 1e6, real_millions=real.crossing / 1e6)
+lesson.keep(real_gb_s=12e-9 * real.sizes[-1] / real.seconds[-1])
+crossover(real.sizes, real.seconds, evidence=real.evidence, title="A real H100", law="max")
+
+# %% [markdown]
+# The slope is the simulated one: the real memory moves {{real_gb_s:,.0f}} GB in a second. The floor is not. A call takes {{real_launch_us:.0f}} µs
+# there, because **the card sets the slope, and the CPU beside it the floor**: the CPU beside this card is slower than the simulated one.
+# So the crossover lies at {{real_millions:.1f}} million elements. Only your own machine can tell you yours (*Further*).
 #
 # Count the elements of the largest tensor that an operator reads or writes. The update of one bias by the optimizer
 # lies far below the crossover. There, **the number of operators is the time**. Adding this bias to 8 × 512 tokens of 768
@@ -195,7 +208,16 @@ you.against(launches(fused), gains, evidence="simulated (H100)", what="launches"
 # gradient is such an input: `count` shows the operators. On a CUDA GPU one of the fused kernels takes it.) A fused operator
 # that is one kernel has fewer launches and fewer bytes, because the results between its steps never leave the chip.
 # (`cross_entropy` is {{entropy}} kernels here.) The last column says where the gain ends. When arithmetic is the largest
-# part, fewer launches or bytes win little.
+# part, fewer launches or bytes win little. The real card, with the same five computations:
+
+# %% experiment
+from helpers.lessons.operators_and_autograd.experiments import what_fusion_gave
+
+what_fusion_gave()
+
+# %% [markdown]
+# Where kernels are short, the slow CPU of this machine makes each launch dearer, and fewer launches win about as much as there are fewer of them. Where kernels are long, as in
+# attention, the CPU does not matter.
 #
 # **The rule.** Count operators where tensors are small, and bytes where they are large. Use PyTorch's operator where
 # it has one for several of your steps. Check with `count`, because the name of a function does not tell you the
@@ -1102,7 +1124,7 @@ check_grad_norms(Net(512, k=1024, width=1024, classes=8, shrink=32), memory=True
 # %% [markdown]
 # ### On your own GPU (2 min)
 #
-# If you have a GPU, the cell below times `x + y` on it with `add_on` of section 2. Look for the same time for all small sizes, a
+# If you have a GPU, the cell below times `x + y` on it with `add_on` of section 2; else it shows the H100 again. Look for the same time for all small sizes, a
 # bend, and a slope that the memory sets. Where is your crossover?
 
 # %% experiment
@@ -1116,4 +1138,8 @@ def add_by_size(device):
     return crossover(GPU_SIZES, seconds, evidence=real.evidence, title="This GPU", law="max")
 
 
-lesson.on_gpu(add_by_size, recording="02_add_by_size")
+lesson.on_gpu(
+    add_by_size,
+    "02/crossover",
+    lambda _: crossover(real.sizes, real.seconds, evidence=real.evidence, title="A real H100", law="max"),
+)

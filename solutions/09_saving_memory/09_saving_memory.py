@@ -904,12 +904,15 @@ you.against(
 # a number costs more to compute than to move: behind very wide layers, or attention over a long sequence. It is also
 # better where a number waits long: in the first blocks. Here checkpoints win by far.
 #
-# Where there is a CUDA GPU, the next cell runs the same three ways on it, and a fourth with pinned memory.
+# The same three ways and a fourth, with pinned memory, on a real GPU: on yours, or on the H100 of the recording.
 
 # %% experiment tags=["nbval-ignore-output"]
-lesson.on_gpu(experiments.on_cuda(step), "09/levers")
+lesson.on_gpu(experiments.on_cuda(step), "09/offloading", experiments.recorded_ways)
 
 # %% [markdown]
+# The recorded peaks are the simulated ones, nearly. The times are not. Copies from pageable memory take far longer there than simulated, and pinned memory is worth most of
+# it. And checkpoints cost more than their arithmetic: in a step this short the CPU's launches take the time (lesson 03), and checkpoints launch more.
+#
 # **Exercise 9.5 — offload, and not the weights** (★★, 10 min)
 #
 # Write the hooks that leave weights and small things where they are. `put` and `get` stand for the two copies, and

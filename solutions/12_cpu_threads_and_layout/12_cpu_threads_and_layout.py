@@ -841,10 +841,10 @@ check_channels_last_net(
 
 # %% [markdown]
 # A GPU asks for a layout too: a half-precision convolution on Tensor Cores wants `channels_last`. For a contiguous x, cuDNN may launch
-# extra kernels that change the layout. With a CUDA GPU this cell counts them:
+# extra kernels that change the layout. This cell counts them, on your GPU or on the H100 of the recording:
 
 # %% experiment
-lesson.on_gpu(experiments.turning_kernels, recording="12/turning_kernels")
+lesson.on_gpu(experiments.turning_kernels, "12/layouts", experiments.recorded_layouts)
 
 # %% [markdown]
 # ### Numbers side by side

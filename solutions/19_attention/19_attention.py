@@ -129,7 +129,16 @@ you.against(experiments.of_h100(runs), experiments.kernels_on_h100(runs), eviden
 # products have two of the six, and a third of the time. Even they take longer than the whole fused
 # kernel: one writes the n² numbers, and the other reads them. The other operators read and write the
 # score matrix too, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
-# Papers call this kernel *flash attention*. How can a softmax be computed without the whole row of scores?
+# Papers call this kernel *flash attention*. A real H100 agrees:
+
+# %% experiment
+lesson.keep(real_times=experiments.recorded_times())
+experiments.recorded_ways()
+
+# %% [markdown]
+# With 4,096 tokens the formula written out takes {{real_times:.0f}} times as long there. (There are several fused kernels. *flash* and *efficient* were asked for by name. Section 3 is about them.)
+#
+# How can a softmax be computed without the whole row of scores?
 #
 # ## 2 · A softmax that never sees its whole row
 #
@@ -324,12 +333,18 @@ you.against(
 # %% [markdown]
 # Where the table says *math*, the call costs at least what *written out* cost in section 1. (In bfloat16 it costs more: *math* computes in
 # float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**. For four of the seven calls a
-# test on the laptop tells you the wrong thing. And the lists change: in PyTorch 2.14.1 the CPU's kernel takes three dimensions too.
+# test on the laptop tells you the wrong thing. And the lists change from version to version.
 #
 # `torch.compile` is no way out. It knows some ways to write the formula, and calls SDPA for them. In any other way the n² scores stay.
 #
 # (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. What it refuses, *efficient* may take. The simulated choices follow
-# PyTorch's rules for these three backends. cuDNN's kernel, which PyTorch may prefer on an H100, is not simulated.)
+# PyTorch's rules for these three backends.) A real H100 has a fourth backend, **cuDNN**, and PyTorch asks it first. These are the calls there, and two more:
+
+# %% experiment
+experiments.recorded_backends()
+
+# %% [markdown]
+# Where the simulated card has a fused kernel, the real one has one too. What it is called differs.
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
@@ -441,6 +456,14 @@ mask_explorer("documents", block=8, documents=5)
 # flex_attention = torch.compile(flex_attention)
 # flex_attention(q, k, v, block_mask=masks["causal"])  # q, k and v of 1,024 tokens, as the mask is
 # ```
+#
+# What a block mask is worth on a real H100, with 8,192 tokens (eight documents of equal length):
+
+# %% experiment
+experiments.recorded_blocks()
+
+# %% [markdown]
+# BLOCKSWORDS
 #
 # And build the block mask **once** for all layers. Causal or a window is the same in all steps, too; documents need a new one for each
 # batch. `create_block_mask` asks the rule for all n² pairs at once, so for a moment n² answers are in

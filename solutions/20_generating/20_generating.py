@@ -113,6 +113,15 @@ you.against_ratios(
 # A cache of 1,024 tokens has {{a_cache:.1f}} GiB. With 24 sequences a step takes {{batch_times_7b:.1f}} times as long as with one, and makes 24 times as many tokens. From
 # there on the caches are the larger part, and the time grows with the sequences. (The bytes have doubled, the time has not: here attention reads the caches nearer to the card's bandwidth than the products read the weights.) (64 sequences of GPT-2 take {{batch_times:.1f}} times as long as one.)
 #
+# Is that so on a real card? The same steps on an H100, with random weights:
+
+# %% experiment
+experiments.recorded_7b()
+
+# %% [markdown]
+# As a graph the real steps are within a tenth of the simulated ones. Launched one by one they are longer: the CPU of that machine is slower than the simulated one (lesson 02), and
+# only a graph hides that.
+#
 # ## 2 · What to keep
 #
 # Attention of a new token looks at the *keys* and *values* of all tokens before it. These do not change any more. There are
@@ -166,7 +175,13 @@ you.against(
 )
 
 # %% [markdown]
-# **One sequence.** The surprise: with launches one by one, a cache gains a small model nothing. (In the table it is even slower. The simulation is too coarse to be sure of that.)
+# And on a real H100, beside its slower CPU:
+
+# %% experiment
+experiments.recorded_ways()
+
+# %% [markdown]
+# **One sequence.** The surprise: with launches one by one, a cache gains a small model nothing. (In both tables it is even slower.)
 # The CPU needs about {{a_launch:.0f}} µs for a launch, whatever the kernel does. Without a cache there are fewer launches, and most of the computing is done while
 # they are made. In each layer a static cache adds two writes, and three operators with which SDPA turns the mask's bools into numbers. (A mask of numbers, made once a step, would save
 # these three.) For the 7B model computing costs far more: {{without_7b:.1f}} ms without a cache, {{static_7b:.1f}} ms with a static one (simulated, not in the table). On the CPU, where arithmetic costs, the way *no cache* takes

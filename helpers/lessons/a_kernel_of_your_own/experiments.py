@@ -12,14 +12,15 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from helpers import compiling, kernels, simulate
+import helpers.lessons.a_kernel_of_your_own.recorded  # noqa: F401 - its experiments are known by their names
+from helpers import compiling, kernels, recordings, simulate
 from helpers.kernels import Launch, Moved, Watch
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
@@ -28,6 +29,7 @@ from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
 
+T = TypeVar("T")
 #: where kernels run, or what is shown in their place
 LIVE = "live (CPU)" if kernels.available() else "recorded (CPU with Triton 3.9.0, 2026-11)"
 #: FLOPs in float16 for each byte that a product needs, or an H100 waits for its memory
@@ -205,6 +207,34 @@ def ways(rows: Mapping[str, Way], elements: int, first: str = "softmax") -> Tabl
     return table(lines, columns, evidence="simulated (H100)", caption=caption)
 
 
+def recorded_softmaxes() -> Table:
+    """The ways to a softmax on a recorded card: time, and bytes a second if each reads x once and writes once."""
+    recording = recordings.show("21/softmax", prefer="recorded")
+    rows = [
+        (
+            f"{row['rows']:,} × {row['columns']:,}",
+            row["way"],
+            row["kernels"],
+            format_seconds(row["us"] / 1e6),
+            f"{8 * row['rows'] * row['columns'] / row['us'] / 1e6:.2f}",
+        )
+        for row in recording.table or ()
+        if row["rows"] != 2048
+    ]
+    columns = ["rows × columns", "softmax", "kernels", "time", "x once and the result once, TB/s"]
+    return table(rows, columns, evidence=recording.evidence, caption="float32, many calls in a row")
+
+
+def recorded_products() -> Table:
+    """A product of two 4,096 × 4,096 matrices on a recorded card, by the side of the tile."""
+    recording = recordings.show("21/products", prefer="recorded")
+    rows = [
+        (row["way"], format_seconds(row["us"] / 1e6), f"{2 * 4096**3 / row['us'] / 1e6:,.0f}")
+        for row in recording.table or ()
+    ]
+    return table(rows, ["4,096³, float16", "time", "TFLOP/s"], evidence=recording.evidence)
+
+
 # --- 3 · tiles ----------------------------------------------------------------------------------------------------
 
 
@@ -252,26 +282,27 @@ def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
 
     The sentence of the error that names the cause, or "" where there is none. Kept where Triton is not installed.
     """
-    if not kernels.available():
-        return str(json.loads(_KEPT.read_text(encoding="utf-8"))[name])
-    message = ""
-    try:
-        with quiet():
-            result = torch.compile(fn, fullgraph=True, backend="aot_eager")(*args)
-            if any(arg.requires_grad for arg in args):
-                result.sum().backward()
-    except Exception as problem:
-        sentences = re.split(r"\. |[\n'\"]", str(problem))
-        causes = (s for s in sentences if any(part in s for part in _MISSING))
-        message = f"{type(problem).__name__}: {next(causes, sentences[0]).removeprefix('RuntimeError: ')}"
-    _keep(name, message)
-    return message
+
+    def message() -> str:
+        try:
+            with quiet():
+                result = torch.compile(fn, fullgraph=True, backend="aot_eager")(*args)
+                if any(arg.requires_grad for arg in args):
+                    result.sum().backward()
+        except Exception as problem:
+            sentences = re.split(r"\. |[\n'\"]", str(problem))
+            causes = (s for s in sentences if any(part in s for part in _MISSING))
+            return f"{type(problem).__name__}: {next(causes, sentences[0]).removeprefix('RuntimeError: ')}"
+        return ""
+
+    return kept(name, message)
 
 
-def kept(name: str, run: Callable[[], str]) -> str:
+def kept(name: str, run: Callable[[], T]) -> T:
     """What a run that launches kernels says; where Triton is not installed, what it said when it was kept."""
     if not kernels.available():
-        return str(json.loads(_KEPT.read_text(encoding="utf-8"))[name])
+        said: T = json.loads(_KEPT.read_text(encoding="utf-8"))[name]
+        return said
     said = run()
     _keep(name, said)
     return said
@@ -296,15 +327,13 @@ def checked(uses: Mapping[str, tuple[Any, ...]]) -> Table:
     """What torch.library.opcheck says of an operator on inputs; kept where Triton is not installed."""
     rows = []
     for name, (op, *args) in uses.items():
-        if not kernels.available():
-            said = json.loads(_KEPT.read_text(encoding="utf-8"))[f"opcheck {name}"]
-        else:
+
+        def check() -> dict[str, str]:
             with quiet():
-                told = torch.library.opcheck(op, tuple(args), raise_exception=False)
-            said = {
-                test: "right" if str(result) == "SUCCESS" else "not right" for test, result in told.items()
-            }
-            _keep(f"opcheck {name}", said)
+                results = torch.library.opcheck(op, tuple(args), raise_exception=False)  # noqa: B023 - called here
+            return {test: "right" if str(r) == "SUCCESS" else "not right" for test, r in results.items()}
+
+        said = kept(f"opcheck {name}", check)
         if not any(arg.requires_grad for arg in args):  # it had nothing to try, and calls that a success
             said["test_autograd_registration"] = "not tested"
         rows.append((name, *said.values()))

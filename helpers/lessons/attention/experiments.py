@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from helpers import count, plots, simulate
+import helpers.lessons.attention.recorded  # noqa: F401 - its experiments are known by their names
+from helpers import count, plots, recordings, simulate
 from helpers.counters.counts import Counts
 from helpers.lessons.attention import masks
 from helpers.lessons.attention.masks import uneven
@@ -131,6 +132,60 @@ def kernels_on_h100(runs: Sequence[Forward]) -> Table:
         rows.append((f"{run.tokens:,}", run.way, format_seconds(run.seconds), parts, f"{run.more:,.0f}"))
     columns = ["tokens", "attention", "time", "kernels", "peak above the inputs, MiB"]
     return table(rows, columns, evidence=ON_H100, caption="forward, 8 × 16 heads of 64 features, bfloat16")
+
+
+def recorded_ways() -> Table:
+    """The same forward pass on a recorded card, and the backward pass: time and peak, each backend by its name."""
+    recording = recordings.show("19/ways", prefer="recorded")
+    rows = [
+        (
+            f"{row['tokens']:,}",
+            "SDPA, which took cuDNN" if row["way"] == "SDPA" and _is_cudnn(row["kernels"]) else row["way"],
+            format_seconds(row["us"] / 1e6),
+            f"{row['peak_bytes'] / MIB:,.0f}",
+            format_seconds(row["both_us"] / 1e6),
+        )
+        for row in recording.table or ()
+        if row["way"] not in ("math", "cuDNN")
+    ]
+    columns = ["tokens", "attention", "forward", "peak above the inputs, MiB", "forward and backward"]
+    return table(rows, columns, evidence=recording.evidence, caption="8 × 16 heads of 64 features, bfloat16")
+
+
+def recorded_times() -> float:
+    """How many times as long the formula written out took on the recorded card, forward, for the most tokens."""
+    rows = recordings.show("19/ways", prefer="recorded").table or []
+    us = {(row["tokens"], row["way"]): row["us"] for row in rows}
+    most = max(n for n, _ in us)
+    return float(us[most, "written out"] / us[most, "SDPA"])
+
+
+def _is_cudnn(kernels: Sequence[str]) -> bool:
+    return any(name.startswith("cudnn") for name in kernels)
+
+
+def recorded_backends() -> Table:
+    """The backend that each call got on a recorded card, by the names of its kernels."""
+    recording = recordings.show("19/backends", prefer="recorded")
+    kinds = {"cudnn": "cuDNN", "pytorch_flash": "flash", "fmha_cutlass": "efficient", "softmax": "math"}
+    rows = []
+    for row in recording.table or ():
+        said = next(word for part, word in kinds.items() if any(part in kernel for kernel in row["kernels"]))
+        rows.append((row["call"], said, len(row["kernels"])))
+    return table(rows, ["call", "the backend on a real H100", "kernels"], evidence=recording.evidence)
+
+
+def recorded_blocks() -> Table:
+    """Attention over 8,192 tokens on a recorded card: SDPA, and FlexAttention with three block masks."""
+    recording = recordings.show("19/blocks", prefer="recorded")
+    rows = [
+        (row["way"], format_seconds(row["us"] / 1e6), f"{row['peak_bytes'] / MIB:,.0f}")
+        for row in recording.table or ()
+    ]
+    columns = ["attention", "forward", "peak above the inputs, MiB"]
+    return table(
+        rows, columns, evidence=recording.evidence, caption="8,192 tokens, 16 heads of 64 features, bfloat16"
+    )
 
 
 def short(name: str) -> str:

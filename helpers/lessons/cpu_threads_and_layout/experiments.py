@@ -12,9 +12,11 @@ from typing import Any
 
 import torch
 
+import helpers.lessons.cpu_threads_and_layout.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import compiling
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
+from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
 #: binding, and counting threads by fork: elsewhere the answer is "?"
@@ -285,6 +287,22 @@ def turning_kernels(device: torch.device) -> Table:
         rows.append((name, len(kernels), sum("tonhwc" in k or "tonchw" in k for k in kernels)))
     columns = ["layout", "kernels", "that change the layout"]
     return table(rows, columns, evidence="live (GPU)")
+
+
+def recorded_layouts(recording: Any) -> Table:
+    """The same of the recorded convolutions: one, and eight in a row."""
+    rows = [
+        (
+            f"{row['depth']} × convolution, batch {row['batch']}",
+            row["layout"],
+            len(row["kernels"]),
+            sum("tonhwc" in k.lower() or "tonchw" in k.lower() for k in row["kernels"]),
+            format_seconds(row["us"] / 1e6),
+        )
+        for row in recording.table
+    ]
+    columns = ["64 channels, 56 × 56, fp16", "layout", "kernels", "that change the layout", "time"]
+    return table(rows, columns, evidence=recording.evidence)
 
 
 # --- further ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from helpers import count, timing
+import helpers.lessons.generating.recorded  # noqa: F401 - its experiments are known by their names
+from helpers import count, recordings, timing
 from helpers.compiling.torches import CannotCompile, explained
 from helpers.counters import Counts
 from helpers.lessons.generating import on_card
@@ -45,6 +46,42 @@ def _ms(seconds: float) -> str:
 def reading_s(name: str, card: str = "H100") -> float:
     """Seconds in which the card's memory gives all weights once, at its peak."""
     return on_card.weights(name) / device(card).memory_bytes_per_s
+
+
+def recorded_7b() -> Table:
+    """A step of the 7B model on a recorded card, by tokens at once and by sequences, beside the simulated one."""
+    recording = recordings.show("20/large", prefer="recorded")
+    rows = []
+    for row in recording.table or ():
+        if row["way"] != "static":
+            continue
+        what = f"{row['tokens']} tokens of 1 sequence" if row["tokens"] > 1 else f"1 token of {row['batch']}"
+        simulated = on_card.cost("7B", batch=row["batch"], tokens=row["tokens"], graph=True).seconds
+        rows.append((what, _ms(row["graph_us"] / 1e6), _ms(simulated), _ms(row["us"] / 1e6)))
+    columns = ["7B", "as a graph", "simulated", "launched one by one"]
+    return table(
+        rows,
+        columns,
+        evidence=f"{recording.evidence} · {ON_H100}",
+        caption="bf16, at the end of 1,024 places",
+    )
+
+
+def recorded_ways(batches: Sequence[int] = (1, 64)) -> Table:
+    """The three ways of GPT-2 on a recorded card: launched one by one, and the static one as a graph."""
+    recording = recordings.show("20/caches", prefer="recorded")
+    rows = [
+        (
+            row["batch"],
+            row["way"],
+            _ms(row["us"] / 1e6),
+            _ms(row["graph_us"] / 1e6) if "graph_us" in row else "",
+        )
+        for row in recording.table or ()
+        if row["batch"] in batches
+    ]
+    columns = ["sequences", "cache", "launched one by one", "as a graph"]
+    return table(rows, columns, evidence=recording.evidence, caption="GPT-2, the 1,024th token, bf16")
 
 
 def tokens_at_once(costs: Mapping[tuple[str, int], Cost]) -> Table:

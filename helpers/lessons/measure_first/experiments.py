@@ -11,6 +11,7 @@ import torch
 
 from helpers import plots, simulate
 from helpers.counters import Counts
+from helpers.lessons.measure_first import recorded as three_timers
 from helpers.plots.picture import Picture
 from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
@@ -116,6 +117,16 @@ def per_call(gpu: Any, readings: Mapping[str, float], products: int) -> Table:
         (way, about + format_seconds(s / products), f"{about}{s / events:.4f}") for way, s in readings.items()
     ]
     return table(rows, ["timer", "one product", "÷ events"], evidence=gpu.evidence)
+
+
+def recorded_timers(recording: Any) -> Table:
+    """The same of the recorded products."""
+    seconds = {row["timer"]: row["seconds"] for row in recording.table}
+    rows = [
+        (way, format_seconds(s / three_timers.PRODUCTS), f"{s / seconds['events']:.4f}")
+        for way, s in seconds.items()
+    ]
+    return table(rows, ["timer", "one product", "÷ events"], evidence=recording.evidence)
 
 
 # --- a machine that is not alone ----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from helpers import bench, count
+import helpers.lessons.operators_and_autograd.recorded  # noqa: F401 - its experiments are known by their names
+from helpers import bench, count, recordings
 from helpers.counters import Counts
 from helpers.lessons.operators_and_autograd.graph import graph_of
 from helpers.lessons.operators_and_autograd.overhead import fit_overhead
@@ -159,6 +161,48 @@ def what_fusion_gives(fused: Fused, evidence: str) -> Table:
     columns = ["written out → PyTorch's operator", "launches", "MB moved", "time, µs", "the largest part"]
     caption = "forward only; the time includes the way to the GPU and one synchronize"
     return table(rows, columns, evidence=evidence, caption=caption)
+
+
+@dataclass(frozen=True)
+class Real:
+    """x + y on a recorded GPU: seconds by size, what a call takes, and the elements at which the memory takes as long."""
+
+    evidence: str
+    sizes: list[int]
+    seconds: list[float]
+
+    @property
+    def launch_s(self) -> float:
+        return min(self.seconds)
+
+    @property
+    def crossing(self) -> float:
+        return self.launch_s / self.seconds[-1] * self.sizes[-1]
+
+
+def on_real_card() -> Real:
+    recording = recordings.show("02/crossover", prefer="recorded")
+    rows = recording.table or []
+    return Real(recording.evidence, [row["elements"] for row in rows], [row["us"] / 1e6 for row in rows])
+
+
+def what_fusion_gave() -> Table:
+    """The five computations on a recorded GPU: kernels and time, written out → as PyTorch has it."""
+    recording = recordings.show("02/fused", prefer="recorded")
+    by: dict[str, list[dict[str, Any]]] = {}
+    for row in recording.table or ():
+        by.setdefault(row["computation"], []).append(row)
+    rows = [
+        (
+            name,
+            f"{hand['kernels']} → {has['kernels']}",
+            f"{hand['us']:.0f} → {has['us']:.0f}",
+            f"{hand['us'] / has['us']:.1f} ×",
+        )
+        for name, (hand, has) in by.items()
+    ]
+    columns = ["written out → PyTorch's operator", "kernels", "time, µs", "times as fast"]
+    return table(rows, columns, evidence=recording.evidence, caption="forward only, many calls in a row")
 
 
 # --- graphs -------------------------------------------------------------------------------------------------------

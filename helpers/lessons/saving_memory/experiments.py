@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
+import helpers.lessons.saving_memory.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import count, memory, simulate
 from helpers.lessons.saving_memory.layer import Layer, squares, stack
 from helpers.memory.estimating import Estimate
@@ -322,3 +323,14 @@ def on_cuda(step: Callable[[nn.Module, torch.Tensor, str], None]) -> Callable[[t
         return table(rows, ["way", "peak", "step"], evidence="live (GPU)")
 
     return run
+
+
+def recorded_ways(recording: Any) -> Table:
+    """The same of the recorded steps: how much the peak lies above weights and batch, and how long each takes."""
+    plain = recording.table[0]["us"]
+    rows = [
+        (row["way"], f"{row['peak_bytes'] / MIB:,.0f}", f"{row['us'] / 1e3:.1f}", f"{row['us'] / plain:.1f}")
+        for row in recording.table
+    ]
+    columns = ["way", "peak above weights and batch, MiB", "ms", "times as long"]
+    return table(rows, columns, evidence=recording.evidence)

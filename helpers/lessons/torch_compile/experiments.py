@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from helpers import bench, compiling, plots, simulate, trace
+import helpers.lessons.torch_compile.recorded  # noqa: F401 - its experiments are known by their names
+from helpers import bench, compiling, plots, recordings, simulate, trace
 from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
 from helpers.plots import Picture
@@ -306,6 +307,47 @@ def eager_and_compiled(device: torch.device, chain: Callable[[Tensor], Tensor]) 
         )
     columns = ["", "without torch.compile", "compiled", "times as fast"]
     return table(rows, columns, evidence="live (GPU)")
+
+
+def recorded_fusion(recording: Any) -> Table:
+    """What torch.compile made of three functions on a recorded GPU: kernels and time, eager and compiled."""
+    by: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in recording.table:
+        by.setdefault(row["what"], {})[row["way"]] = row
+    rows = []
+    for what, way in by.items():
+        eager, fast = way["eager"], way["compiled"]
+        rows.append(
+            (
+                what,
+                f"{eager['kernels']} → {fast['kernels']}",
+                f"{eager['us']:.0f} → {fast['us']:.0f}",
+                f"{eager['us'] / fast['us']:.1f} ×",
+                f"`{fast['first']}`",
+            )
+        )
+    columns = ["eager → compiled", "kernels", "time, µs", "times as fast", "the compiled kernel"]
+    return table(rows, columns, evidence=recording.evidence)
+
+
+def recorded_layer() -> Table:
+    """A Transformer layer on a recorded GPU, forward and backward: time and kernels, eager and compiled in two modes."""
+    recording = recordings.show("11/layer", prefer="recorded")
+    rows, eager = [], 1.0
+    for row in recording.table or ():
+        eager = row["us"] if row["way"] == "eager" else eager
+        layer = f"{row['precision']}, {row['tokens']:,} tokens"
+        shown = format_seconds(row["us"] / 1e6), f"{eager / row['us']:.2f} ×", row["kernels"]
+        rows.append((layer, row["way"], *shown, f"{row['peak_bytes'] / 2**20:,.0f}"))
+    columns = [
+        "layer of width 1,024",
+        "way",
+        "time",
+        "times as fast",
+        "kernels",
+        "peak above the weights, MiB",
+    ]
+    return table(rows, columns, evidence=recording.evidence)
 
 
 def modes() -> Table:

@@ -6,10 +6,11 @@ from functools import cache
 import torch
 from torch.nn import functional as F
 
-from helpers import simulate
+import helpers.lessons.torch_compile.recorded  # noqa: F401 - its experiments are known by their names
+from helpers import recordings, simulate
 from helpers.lessons.sources_on_trial.listing import Outcome, tried, untested
 
-ON_A100 = "simulated (A100)"
+ON_A100, ON_H100 = "simulated (A100)", "recorded (H100, 2026-11-26)"
 
 
 def index_from_the_host() -> Outcome:
@@ -71,6 +72,16 @@ def sdpa() -> Outcome:
     )  # fmt: skip
 
 
+def joined() -> Outcome:
+    recording = recordings.show("11/fused", prefer="recorded")
+    rows = [row for row in recording.table or () if "GELU" in row["what"]]
+    eager, fast = (next(row for row in rows if row["way"] == way) for way in ("eager", "compiled"))
+    return (
+        f"a layer norm and a GELU behind it: {eager['kernels']} kernels and {eager['us']:.0f} µs eager, {fast['kernels']} and {fast['us']:.0f} µs compiled: `{fast['first']}`",
+        "confirmed" if fast["kernels"] == 1 < eager["kernels"] else "refuted",
+    )
+
+
 def bias_as_needed() -> Outcome:
     (made, much), (without, little) = _global_layer("SDPA"), _global_layer("no bias")
     return (
@@ -114,7 +125,7 @@ def nested() -> Outcome:
 CLAIMS = (
     tried("Bfloat16 Half precision (+GPU syncs and batching)", "These are both allocated and processed on the CPU. However, once these variables are used to index in rel_pos_resized, the index operation automatically moves these variables to the GPU. This copy over causes the GPU sync we've observed above.", "index variables that lie on the CPU are moved to the GPU by the index operation, and this copy makes the CPU wait", index_from_the_host, evidence=ON_A100),
     untested("Bfloat16 Half precision (+GPU syncs and batching)", "Taken the GPU sync and bfloat16 optimizations together, we have now pushed SAM performance by up to 3x", "without these waits and in bfloat16 SAM is up to 3 times as fast", "it takes SAM itself on an A100, with images of 1,024 pixels and the waits that it had. What bfloat16 alone wins in products, lesson 10 simulates"),
-    untested("Torch.compile", "Fusing together sequences of operations such as nn.LayerNorm or nn.GELU into a single GPU kernel that is called", "torch.compile joins sequences of operations, such as those of nn.LayerNorm or nn.GELU, into a single GPU kernel", "it takes a GPU, for which other kernels are written than for a CPU; those for a CPU, lesson 11 counts. The post's gain is in a picture"),
+    tried("Torch.compile", "Fusing together sequences of operations such as nn.LayerNorm or nn.GELU into a single GPU kernel that is called", "torch.compile joins sequences of operations, such as those of nn.LayerNorm or nn.GELU, into a single GPU kernel", joined, evidence=ON_H100),
     tried("SDPA", "Using PyTorch’s native scaled_dot_product_attention, we can significantly increase the batch size.", "with SDPA the batch can be much larger", sdpa, evidence=ON_A100),
     tried("Triton", "If instead of allocating this large attn tensor, we thread into SDPA the two smaller rel_h and rel_w tensors, and only construct attn as needed, we’d anticipate significant performance gain.", "a kernel that takes two small tensors of positions, and makes the large bias of attention from them only where it is needed, should gain much", bias_as_needed, evidence=ON_A100),
     tried("introduction", "Nested Tensor: Batch together non-uniformly sized data into a single Tensor, such as images of different sizes.", "a nested tensor puts data of different sizes into one tensor, such as images of different sizes", nested),
