@@ -190,6 +190,7 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "AsyncCollectiveTensor": lambda: issubclass(private_torch.AsyncCollectiveTensor, torch.Tensor),
     "resolve_group": lambda: callable(private_torch.resolve_group),
     "verify_shapes": lambda: callable(nn.parallel.distributed._verify_param_shape_across_processes),
+    "default_device": lambda: isinstance(private_torch.default_device(), torch.device),
     "has_hooks": lambda: callable(private_torch.has_hooks),
     "dynamo_config": lambda: attributes("dynamo_config", "recompile_limit"),
     "dynamo_counters": lambda: callable(private_torch.dynamo_counters.clear),

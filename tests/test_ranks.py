@@ -370,6 +370,45 @@ def test_without_fork_ranks_are_programs(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [r[0] for r in results] == [2.0 * WIDTH] * 2 and gone(*[r[1] for r in results])
 
 
+def test_ranks_see_no_gpu_and_need_no_mesh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where torch is built for CUDA: what takes the machine's device unless it is told stays on the CPU."""
+    cuda = torch.device("cuda")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr("torch._C._get_accelerator", lambda *_: cuda)  # a rank is no copy of this process
+
+    def job() -> tuple[str, str, str]:
+        import os
+
+        from torch.distributed.fsdp import fully_shard
+
+        built_for = torch._C._get_accelerator().type
+        model = fully_shard(nn.Linear(4, 2))
+        model(torch.ones(1, 4)).sum().backward()
+        return os.environ["CUDA_VISIBLE_DEVICES"], built_for, model.weight.device.type
+
+    assert run_ranks(job, 2) == [("", "cpu", "cpu")] * 2
+    with ranks.fake(2):
+        assert job()[1:] == ("cpu", "cpu")
+    assert torch._C._get_accelerator() == cuda
+
+
+def test_the_server_asks_for_no_gpu() -> None:
+    """Before a rank has hidden them: CUDA counts the GPUs of a process once."""
+    script = """if True:
+        import torch
+
+        def refused(*_):
+            raise AssertionError("asked for a GPU")
+
+        for name in ("is_available", "device_count", "init", "_lazy_init"):
+            setattr(torch.cuda, name, refused)
+        from helpers.ranks import server
+        server.load()
+        """
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, encoding="utf-8")
+    assert not done.returncode, done.stderr[-2000:]
+
+
 NOTEBOOK = '''
 from IPython.core.interactiveshell import InteractiveShell
 
@@ -885,7 +924,7 @@ def drive(average: Any, elements: int) -> Any:
             average(x)
         return x, record.as_dict()
 
-    return ranks.run_ranks(job, 2, average, elements, backend="gloo", timeout=30)
+    return ranks.run_ranks(job, 2, average, elements, timeout=30)
 
 
 CELLS = """

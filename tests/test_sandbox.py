@@ -531,3 +531,9 @@ def test_the_course_may_not_lie_in_the_environment(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sandbox.sys, "prefix", str(sandbox.ROOT))
     with pytest.raises(sandbox.NoSandbox, match="a folder of its own"):
         sandbox._command(0, -1)
+
+
+def test_no_gpu_of_this_machine_is_seen(run: Run) -> None:
+    """Neither by an answer nor by the judge: a grade is the same with one and without."""
+    assert printed(run, "import os; print(repr(os.environ['CUDA_VISIBLE_DEVICES']))") == "''\n"
+    assert printed(run, "import glob; print(glob.glob('/dev/nvidia*') + glob.glob('/dev/dri*'))") == "[]\n"

@@ -324,6 +324,16 @@ def test_a_comm_hook_sends_half_the_bytes() -> None:
     assert gpu.collectives[-1].bytes == 2 * 1024 * 1024 * 2
 
 
+def test_fully_shard_without_a_mesh_takes_the_simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    monkeypatch.setattr("torch._C._get_accelerator", lambda *_: torch.device("cuda"))  # built for CUDA
+    with simulate("H100").world(8) as gpu:
+        model = fully_shard(net(gpu, 1, 64))
+        model(torch.empty(8, 64, device=gpu.device)).sum().backward()
+    assert [c.kind for c in gpu.collectives] == ["all_gather", "reduce_scatter"]
+
+
 def test_fully_shard_gathers_ahead_and_holds_less() -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

@@ -23,7 +23,7 @@ def on_ranks(job: Callable[..., Any], stuck: str = "") -> Callable[..., list[Any
     def drive(answer: Any, n: int, *inputs: Any) -> list[Any]:
         at = job.__module__, job.__name__
         try:
-            return ranks.run_ranks(_on_this_rank, n, *at, answer, *inputs, backend="gloo", stuck=1)
+            return ranks.run_ranks(_on_this_rank, n, *at, answer, *inputs, stuck=1)
         except ranks.RankError as odd:
             if odd.kind == "NotImplementedError" and not odd.text:  # with a text it is torch's own
                 raise NotImplementedError from None

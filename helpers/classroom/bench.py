@@ -23,6 +23,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from helpers.classroom.settings import ONE_THREAD, ROOT
+from helpers.ranks.starting import NO_GPU
 
 #: bytes of memory of the judge, and of all that a submission runs; processes that it may have. Looked at twice a second
 JUDGE_BYTES, SUBMISSION_BYTES, PROCESSES = 6 << 30, 8 << 30, 400
@@ -127,7 +128,7 @@ class Bench:
                 stdin=subprocess.DEVNULL,
                 stdout=2,
                 cwd=ROOT,
-                env=os.environ | ONE_THREAD,
+                env=os.environ | ONE_THREAD | NO_GPU,
                 start_new_session=True,
             )
         return self._process

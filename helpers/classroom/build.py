@@ -38,6 +38,7 @@ from helpers.classroom.release import release
 from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, ONE_THREAD, QUIET_KERNEL, ROOT, SOLUTIONS
 from helpers.lessons.capstone import given
 from helpers.lessons.sources_on_trial import verdicts
+from helpers.ranks.starting import NO_GPU
 from helpers.text.terminal import lenient
 
 INDEX = ROOT / "helpers" / "lessons.json"
@@ -172,10 +173,10 @@ def _meaning(path: Path) -> str:
 
 
 def environment(master: Master) -> dict[str, str]:
-    """Of the kernel that runs a reference: one thread, as where grades are made, but where threads are the subject."""
+    """Of the kernel that runs a reference: no GPU and one thread, as where grades are made, but where threads are the subject."""
     about_threads = any(name in cell.source for cell in master.cells for name in ONE_THREAD)
     own = {name: value for name, value in os.environ.items() if name not in ONE_THREAD}
-    return own | BUILD_ENVIRONMENT | ({} if about_threads else ONE_THREAD)
+    return own | NO_GPU | BUILD_ENVIRONMENT | ({} if about_threads else ONE_THREAD)
 
 
 def execute(nb: NotebookNode, master: Master, more: Mapping[str, str] | None = None) -> float:

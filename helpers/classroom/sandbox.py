@@ -17,6 +17,7 @@ from pathlib import Path
 from helpers.classroom.settings import ONE_THREAD, ROOT, UNSANDBOXED
 from helpers.classroom.syscalls import rules
 from helpers.classroom.zygote import READY
+from helpers.ranks.starting import NO_GPU
 
 #: bytes that a submission may leave in /tmp, and in shared memory
 SCRATCH = 512 << 20
@@ -119,7 +120,7 @@ def _refused() -> int:
 
 
 def _environment(course: str) -> dict[str, str]:
-    return ONE_THREAD | {
+    return (ONE_THREAD | NO_GPU) | {
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), "/usr/bin", "/bin"]),
         "PYTHONPATH": course,
         "PYTHONDONTWRITEBYTECODE": "1",
@@ -168,7 +169,7 @@ class Warm:
                 environment = {"PATH": os.environ.get("PATH", os.defpath)}
             else:
                 command = [sys.executable, "-m", "helpers.classroom.zygote", str(other.fileno())]
-                environment = os.environ | ONE_THREAD | {"MPLBACKEND": "agg"}
+                environment = os.environ | ONE_THREAD | NO_GPU | {"MPLBACKEND": "agg"}
             self._process = subprocess.Popen(
                 [*command, *["--bare"] * self.bare],
                 env=environment,

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -50,6 +51,9 @@ def fake(world_size: int, rank: int = 0, *, mesh: Mapping[str, int] | None = Non
     try:
         with ExitStack() as stack:
             stack.enter_context(listening.listening(None))
+            # a torch built for CUDA takes it where no device is named, as in fully_shard without a mesh
+            cpu = mock.patch.object(*private_torch.place("default_device"), lambda *_: torch.device("cpu"))
+            stack.enter_context(cpu)
             listening.finished.append(done)
             stack.callback(listening.finished.remove, done)
             yield dist.init_device_mesh("cpu", tuple(shape.values()), mesh_dim_names=tuple(shape))

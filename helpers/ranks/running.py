@@ -37,7 +37,6 @@ def run_ranks(
     n: int,
     *args: Any,
     timeout: float = 60,
-    backend: str | None = None,
     threads: int = 1,
     stuck: float | None = None,
 ) -> list[Any]:
@@ -48,10 +47,11 @@ def run_ranks(
         ``dist.get_world_size()``. Each rank has a copy: what it changes, the notebook does not see.
     args: anything that can be pickled, classes of the notebook included; models too.
     timeout: seconds from when all ranks have begun until all must have finished.
-    backend: None: ``cpu:gloo,cuda:nccl`` where there are n GPUs (rank r has GPU r), else ``gloo``.
     threads: torch's threads in each rank.
     stuck: end them before, when all have waited, and none has wanted the processor, for so many seconds (Linux): a
         busy machine, which makes everything late, ends nobody.
+
+    Ranks compute on the CPU, and speak by gloo: they see no GPU of this machine, so that they say the same on each.
 
     Returned values are plain data: numbers, strings, lists, tuples, dicts, tensors, arrays, :class:`Record`.
     What the ranks print is shown when all have ended, rank by rank. Each begins with random numbers seeded
@@ -74,32 +74,23 @@ def run_ranks(
         folder = Path(tempfile.mkdtemp(prefix="ranks-"))
         try:
             (folder / "job.pickle").write_bytes(data)
-            job = _job(n, timeout, backend, threads)
+            job = _job(n, timeout, threads)
             (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
             return _run(folder, n, timeout, stuck)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _job(n: int, timeout: float, backend: str | None, threads: int) -> dict[str, Any]:
+def _job(n: int, timeout: float, threads: int) -> dict[str, Any]:
     return {
         "n": n,
         "timeout": timeout,
-        "backend": backend or _backend(n),
         "threads": threads,
         "cwd": os.getcwd(),
         "path": sys.path,
-        "environ": dict(os.environ),
+        "environ": os.environ | starting.NO_GPU,
         "lines": lines(),
     }
-
-
-def _backend(n: int) -> str:
-    import torch
-    import torch.distributed as dist
-
-    nccl = dist.is_nccl_available() and torch.cuda.is_available() and torch.cuda.device_count() >= n
-    return "cpu:gloo,cuda:nccl" if nccl else "gloo"
 
 
 def _run(folder: Path, n: int, timeout: float, stuck: float | None) -> list[Any]:

@@ -19,6 +19,8 @@ from . import server as server_module
 
 #: whether ranks are forked from a server; else each is a program that imports torch for itself
 FORKS = sys.platform == "linux"
+#: of a process that is to see no GPU; CUDA reads it once, when it is first asked
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 
 
 def _command(module: str, name: str, arguments: str, *args: str) -> list[str]:
@@ -45,7 +47,7 @@ class Server:
         (its_in, into), (out, its_out) = os.pipe(), os.pipe()
         ends = [(os.POSIX_SPAWN_DUP2, fd, i) for i, fd in enumerate((its_in, its_out, errors.fileno()))]
         # NumPy's own threads would start with it, and a process with threads is not safely forked
-        environ = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        environ = os.environ | {"OPENBLAS_NUM_THREADS": "1"} | NO_GPU
         command = _command("server", "main", "")
         # in a session of its own: Ctrl-C in a terminal goes to everything in the foreground
         pid = os.posix_spawn(command[0], command, environ, file_actions=ends, setsid=True)

@@ -449,18 +449,21 @@ from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hoo
 from torch.nn.parallel import DistributedDataParallel
 
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())  # under torchrun: nothing in ()
-for hook in (None, noop_hook):
-    ddp = DistributedDataParallel(copy.deepcopy(model))
-    if hook:
-        ddp.register_comm_hook(None, hook)
-    for _ in ("warm-up", "measured"):
-        began = time.perf_counter()
-        for x, y in loader:
-            (loss := loss_fn(ddp(x.to(device)), y.to(device))).backward()
-        loss.item()  # waits for the GPU
-    took_ms = (time.perf_counter() - began) / len(loader) * 1e3
-    print(f"rank {dist.get_rank()}, {hook.__name__ if hook else 'sent as it is'}: ≈ {took_ms:.2f} ms a step")
-dist.destroy_process_group()
+try:
+    for hook in (None, noop_hook):
+        ddp = DistributedDataParallel(copy.deepcopy(model))
+        if hook:
+            ddp.register_comm_hook(None, hook)
+        for _ in ("warm-up", "measured"):
+            began = time.perf_counter()
+            for x, y in loader:
+                (loss := loss_fn(ddp(x.to(device)), y.to(device))).backward()
+            loss.item()  # waits for the GPU
+        took_ms = (time.perf_counter() - began) / len(loader) * 1e3
+        name = hook.__name__ if hook else "sent as it is"
+        print(f"rank {dist.get_rank()}, {name}: ≈ {took_ms:.2f} ms a step")
+finally:  # or the next cell meets this group
+    dist.destroy_process_group()
 
 # %% [markdown]
 # Here is one rank. It has nobody to send to, so the difference of the two times is noise. Two ranks or more, each with this

@@ -454,21 +454,27 @@ from helpers.own_script import toy
 model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
 
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())  # under torchrun: nothing in ()
-for block in model.children():  # your repeated blocks, e.g. model.layers
-    if any(p.requires_grad for p in block.parameters()):
-        fully_shard(block)
-fully_shard(model)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-for x, y in loader:
-    loss_fn(model(x.to(device)), y.to(device)).backward()
-    optimizer.step()
-    optimizer.zero_grad()
-mine = sum(p.to_local().nbytes for p in model.parameters())
-print(f"rank {dist.get_rank()}: {mine:,} bytes of shards, of {sum(p.nbytes for p in model.parameters()):,}")
-dist.destroy_process_group()
+try:
+    # without a mesh, fully_shard takes the GPU, if torch was built for one
+    mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
+    for block in model.children():  # your repeated blocks, e.g. model.layers
+        if any(p.requires_grad for p in block.parameters()):
+            fully_shard(block, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for x, y in loader:
+        loss_fn(model(x.to(device)), y.to(device)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    mine = sum(p.to_local().nbytes for p in model.parameters())
+    whole = sum(p.nbytes for p in model.parameters())
+    print(f"rank {dist.get_rank()}: {mine:,} bytes of shards, of {whole:,}")
+finally:  # or the next cell meets this group
+    dist.destroy_process_group()
 
 # %% [markdown]
 # Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole; with eight
@@ -874,9 +880,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def sharded(model):
+    mesh = init_device_mesh("cpu", (1,))
     for block in model.blocks:
-        fully_shard(block)
-    return fully_shard(model)
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
 
 
 def each_compiled(model, backend):
@@ -892,9 +899,11 @@ ways = {
     "fully_shard, then block.compile()": lambda m, b: each_compiled(sharded(m), b),
 }
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
-for name, way in ways.items():
-    print(f"{name:36}", experiments.graphs_of(way))
-dist.destroy_process_group()
+try:
+    for name, way in ways.items():
+        print(f"{name:36}", experiments.graphs_of(way))
+finally:
+    dist.destroy_process_group()
 
 # %% [markdown]
 # With DDP both orders are cut in the same way, at the ends of the buckets. `torch._dynamo.config.optimize_ddp = False` would leave one graph of

@@ -152,7 +152,8 @@ def _asking(plain: Callable[..., Any], active: Active) -> Callable[..., Any]:
 
 
 def _sharding(machine: Machine, active: Active) -> ExitStack:
-    """fully_shard finds its streams, and memory that it frees by resizing is free; closing the stack ends the latter."""
+    """fully_shard finds its streams, and memory that it frees by resizing is free; closing the stack ends the latter. A mesh
+    that was not given is of this GPU."""
     from torch.distributed import device_mesh
 
     for module in [device_mesh, *(m for n, m in list(sys.modules.items()) if n.startswith(_FSDP))]:
@@ -168,4 +169,9 @@ def _sharding(machine: Machine, active: Active) -> ExitStack:
         return out
 
     stack.enter_context(mock.patch.object(torch.UntypedStorage, "resize_", resized))
+    # where no mesh was given
+    here = mock.patch.object(
+        *private_torch.place("default_device"), lambda *_: torch.device(machine.device.type)
+    )
+    stack.enter_context(here)
     return stack
