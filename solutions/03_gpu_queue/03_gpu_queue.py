@@ -971,7 +971,7 @@ you.against(measured, evidence="live (CPU)")
 # small layers, and `steady` large ones. The other two have the layers of 2048 × 2048, and read the loss in every step.
 # `read_and_prepare` also has the 1.5 ms of Python. Where do the two machines get different verdicts? Which column tells why?
 
-# %% experiment tags=["nbval-ignore-output"]
+# %% experiment
 from helpers.lessons.gpu_queue import experiments
 
 loops_on_two = experiments.four_loops()
@@ -982,7 +982,9 @@ few, item, busy = (recorded[name] for name in ("launch_bound", "item_in_loop", "
 lesson.keep(real_gpu_ms=1e3 * item.gpu_s, gpu_ms=1e3 * simulated["item_in_loop"].gpu_s)
 lesson.keep(real_small_ms=1e3 * few.cpu_s, small_ms=1e3 * simulated["launch_bound"].cpu_s)
 lesson.keep(real_computes=few.shares.computes, real_read_ms=1e3 * item.cpu_s, real_both_ms=1e3 * busy.cpu_s)
-lesson.keep(sim_waits=simulated["item_in_loop"].shares.waits, real_waits=item.shares.waits)
+lesson.keep(
+    few_word=few.bottleneck, sim_waits=simulated["item_in_loop"].shares.waits, real_waits=item.shares.waits
+)
 lesson.keep(gap_us=1e6 * experiments.between_kernels_s("03/steady"))
 lesson.keep(operator_us=1e6 * experiments.operator_s_without_profiler())
 lesson.keep(watched_us=1e6 * experiments.operator_s_with_profiler())
@@ -998,8 +1000,8 @@ experiments.loops_beside(loops_on_two)
 #
 # This changes the verdicts:
 #
-# - `launch_bound`: the GPU computes only {{real_computes:.0%}} of the time. `trace.classify` says CPU-bound, because here the
-#   launches lie too far apart for *short kernels*. On the map both words mean the CPU, and fewer launches help.
+# - `launch_bound`: the GPU computes only {{real_computes:.0%}} of the time. `trace.classify` says
+#   {{few_word}}, because here the launches lie too far apart for *short kernels*. On the map both words mean the CPU, and fewer launches help.
 # - `item_in_loop`: the simulated CPU is soon done, and then waits: {{sim_waits:.0%}} of the time. The recorded CPU works
 #   {{real_read_ms:.1f}} ms a step, longer than the GPU's kernels take. When it comes to the read, the GPU is nearly done, and it
 #   waits {{real_waits:.0%}} of the time. So the read costs little, and the CPU is the bottleneck.

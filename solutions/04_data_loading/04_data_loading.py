@@ -573,12 +573,12 @@ lesson.keep(real_pinned_gain=gains[0], real_pageable_gain=gains[1])
 experiments.sent_table(*runs)
 
 # %% [markdown]
-# - From **pinned** memory both rates are nearly the same: {{real_pinned:.0f}} GB/s recorded, {{pinned_gbs:.0f}} simulated. Uint8 is
-#   ready {{real_pinned_gain:.1f}} times as early as float32.
+# - From **pinned** memory both rates are nearly the same: {{real_pinned:.0f}} GB/s recorded, {{pinned_gbs:.0f}} simulated.
+#   Uint8 is ready {{real_pinned_gain:.1f}} times as early as float32.
 # - From **pageable** memory the simulator has one rate, {{pageable_gbs:.0f}} GB/s. The real rate is not one number. The CPU
 #   first copies the bytes into the driver's buffer, so the rate is also that of the CPU and of its caches. Here it is
-#   {{real_large:.0f}} GB/s for the large batch and {{real_small:.0f}} for the small one. So uint8 is ready {{real_pageable_gain:.1f}}
-#   times as early, more than the factor of 4 in the bytes.
+#   {{real_large:.0f}} GB/s for the large batch and {{real_small:.0f}} for the small one. So uint8 is ready
+#   {{real_pageable_gain:.1f}} times as early, more than the factor of 4 in the bytes.
 #
 # On your machine, measure the pageable copy with batches of your own size.
 

@@ -34,8 +34,8 @@ lesson.start(
 # %% [markdown]
 # The GPU is simulated. The **bus** (PCIe) connects the host's memory and the GPU. It carries {{pinned_gbs:.0f}} of
 # the {{sheet_gbs:.0f}} GB/s that PCIe 5.0 has in one direction, and {{pageable_gbs:.0f}} GB/s from ordinary memory.
-# Both numbers are assumptions (*On the real GPU* compares them). One engine computes, one copies to the device, one copies back; a data-centre card has
-# at least these. *What waits for what* follows the rules of CUDA.
+# Both numbers are assumptions (*On the real GPU* compares them with recorded ones). One engine computes, one copies to the
+# device, one copies back; a data-centre card has at least these. *What waits for what* follows the rules of CUDA.
 #
 # ## 1 · Who waits for a copy?
 #

@@ -391,10 +391,10 @@ experiments.three_nets(runs)
 #
 # > **Limit of the simulation.** In each step Python does more than launch kernels: `torch.optim` collects its lists
 # > again. The simulation leaves this out, and the recording shows it. With 100 small parameters the fused step takes
-# > {{real_fused_ms:.2f}} ms in place of {{fused_ms:.3f}} ms: nearly all of it is this Python, which no kernel can save. So there
-# > fused is {{real_net_gain:.0f}} times as fast as the for-loop, and not {{net_gain:.0f}} times. (A recorded launch of the for-loop takes
-# > {{real_launch_us:.0f}} µs in place of {{launch_us:.0f}}.) Where the bytes decide, in the last net, the two columns are nearer to each
-# > other. A graph (lesson 07) also saves the Python.
+# > {{real_fused_ms:.2f}} ms in place of {{fused_ms:.3f}} ms. Nearly all of it is this Python, which no kernel can save. So
+# > there fused is {{real_net_gain:.0f}} times as fast as the for-loop, and not {{net_gain:.0f}} times. (A recorded launch of
+# > the for-loop takes {{real_launch_us:.0f}} µs in place of {{launch_us:.0f}}.) Where the bytes decide, in the last net, the
+# > two columns are nearer to each other. A graph (lesson 07) also saves the Python.
 
 # %% [markdown]
 # ## The running example

@@ -1039,5 +1039,5 @@ experiments.on_the_card()
 
 # %% [markdown]
 # Simulated and recorded bytes are the same. Sizes depend on no clock: they follow from the allocator's rules, which the
-# simulator follows too. That is why this lesson can count bytes without a GPU. `expandable_segments` makes one segment
-# of seventeen, and the order makes even less necessary: longest first reserves least, with the default options.
+# simulator follows too. That is why this lesson can count bytes without a GPU. `expandable_segments` needs one segment in
+# place of 17, and reserves about half as much. Longest first reserves least, with the default options.
