@@ -1004,9 +1004,10 @@ experiments.loops_beside(loops_on_two)
 #   {{few_word}}, because here the launches lie too far apart for *short kernels*. On the map both words mean the CPU, and fewer launches help.
 # - `item_in_loop`: the simulated CPU is soon done, and then waits: {{sim_waits:.0%}} of the time. The recorded CPU works
 #   {{real_read_ms:.1f}} ms a step, longer than the GPU's kernels take. When it comes to the read, the GPU is nearly done, and it
-#   waits {{real_waits:.0%}} of the time. So the read costs little, and the CPU is the bottleneck.
+#   waits {{real_waits:.0%}} of the time. So in this trace the read costs little, and the CPU is the bottleneck.
 # - `read_and_prepare`: the same, with the Python on top. The CPU works {{real_both_ms:.1f}} ms a step. Without the read a step
 #   would still take that long.
 #
 # **So a verdict belongs to one program on one machine.** A sync costs much where the CPU could run far ahead, and little where
-# it cannot. And if a trace with many small operators says CPU-bound, time some steps without the profiler too (lesson 00).
+# it cannot. And the profiler slows the CPU: without it, the CPU may not be the bottleneck at all. So if a trace with many small
+# operators says CPU-bound, time some steps without the profiler too (lesson 00).
