@@ -374,6 +374,9 @@ def test_of_several_cards_the_preferred_one_is_taken(recorded: Path, monkeypatch
     result = recordings.show("05/serial", simulated="H100", prefer="recorded")
     assert result.evidence.startswith("recorded (H100, ") and result.trace is not None
     assert result.trace.evidence == result.evidence
+    both = recordings.side_by_side("05/serial")
+    assert [r.kind for r in both][:2] == ["simulated", "recorded"]
+    assert both[1].evidence.startswith("recorded (H100, ")
 
 
 @pytest.mark.parametrize(
@@ -391,9 +394,13 @@ def test_short_names(device: str, short: str) -> None:
 # ------------------------------------------------------------------------------------------ show
 
 
-def test_without_a_gpu_and_a_recording_it_is_simulated_and_says_so() -> None:
+def test_without_a_gpu_and_a_recording_it_is_simulated_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
+    monkeypatch.setattr(recordings, "DATA", tmp_path)
+    assert [r.kind for r in recordings.side_by_side("03/item_in_loop")] == ["simulated"]
     result = recordings.show("03/item_in_loop", simulated="A100")
     assert result.evidence == "simulated (A100)"
     assert result.trace is not None and result.trace.evidence == "simulated (A100)"

@@ -3,6 +3,7 @@
     result = recordings.show("03/item_in_loop", simulated="H100")
     result.trace, result.table, result.snapshot     # what the experiment gives; None for what it does not
     result.evidence                                 # "live (GPU)", "recorded (H100, 2026-11-21)", "simulated (H100)"
+    recordings.side_by_side("03/item_in_loop")      # all that there are, to be compared
 
 `show` runs the experiment live where a CUDA device is, else shows its recording, else simulates it.
 python -m helpers.lessons.record makes recordings (docs/recording.md).
@@ -21,7 +22,7 @@ from helpers.recordings.registry import experiment, find
 if TYPE_CHECKING:
     from helpers.trace import Trace
 
-__all__ = ["Recording", "Refused", "Result", "experiment", "load", "load_all", "show"]
+__all__ = ["Recording", "Refused", "Result", "experiment", "load", "load_all", "show", "side_by_side"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Result:
     snapshot: dict[str, Any] | None = None
     table: list[dict[str, Any]] | None = None
     note: str = ""
+
+    @property
+    def kind(self) -> str:
+        """The label's word, for a column: "simulated", "recorded" or "live"."""
+        return self.evidence.partition(" ")[0]
 
 
 def load(name: str, folder: str | Path | None = None, device: str = "") -> Recording | None:
@@ -85,3 +91,15 @@ def show(
 
         given["trace"] = trace.read(given["trace"], evidence=evidence)
     return Result(name, evidence, note=note, **given)
+
+
+def side_by_side(name: str, simulated: str = "H100") -> list[Result]:
+    """The experiment simulated, then recorded where there is a recording, then live where a CUDA device is.
+
+    What a text says of the first two stays true where there is a third. Raises as `show`.
+    """
+    import torch
+
+    ways = ["simulated"] + ["recorded"] * (load(name, device=simulated) is not None)
+    ways += ["live"] * torch.cuda.is_available()
+    return [show(name, simulated, prefer=way) for way in ways]

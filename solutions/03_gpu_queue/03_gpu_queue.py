@@ -8,7 +8,7 @@
 # three need opposite repairs, and from outside they look alike. A **trace** records what both sides do, and tells the
 # three apart.
 #
-# **Time** 60 min, with two exercises; *Further*: 44 min, with one more. **Before this** lesson 00: launches,
+# **Time** 60 min, with two exercises; *Further*: 46 min, with one more. **Before this** lesson 00: launches,
 # synchronize, events.
 #
 # **Afterwards you can**
@@ -27,7 +27,7 @@ from helpers import lesson, plots, trace
 shares = trace.shares
 
 torch.set_num_threads(1)  # tensors here are tiny, or simulated: a second thread would only get in the way
-lesson.start("03_gpu_queue", evidence=["simulated (H100)", "live (CPU)", "published"])
+lesson.start("03_gpu_queue", evidence=["simulated (H100)", "recorded (H100)", "live (CPU)", "published"])
 
 # %% [markdown]
 # ## 1 · Sparse or dense
@@ -718,8 +718,8 @@ use_of_the_card(use)
 
 # %% [markdown]
 # Low utilization tells you that the GPU waits. High utilization tells you nothing: the last program uses a small corner of
-# the card, all the time. (On a real GPU about a microsecond passes between two kernels of a queue. The simulator leaves this
-# out, so it says 100 %.)
+# the card, all the time. (On a real GPU a short time passes between two kernels of a queue: {{gap_us:.1f}} µs on the recorded
+# H100. The simulator leaves this out, so it says 100 %.)
 #
 # So the number to aim at is another one: **MFU**, the *model FLOPs utilization*
 # ([PaLM](https://arxiv.org/abs/2204.02311), appendix B):
@@ -965,12 +965,49 @@ you.against(measured, evidence="live (CPU)")
 # whether better code can exist. A kernel that is near neither has too little work to fill a GPU. Give each launch more
 # work.
 #
-# ### On a real GPU (2 min)
+# ### On a real GPU (4 min)
 #
-# Four loops of the kinds above. The cell runs them on your GPU if you have one. Is each loop's verdict the one that its
-# name suggests? How much does the GPU compute in the launch-bound loop?
+# Four loops of the kinds above, simulated and recorded on a real H100 (and live, if you have a GPU). `launch_bound` has
+# small layers, and `steady` large ones. The other two have the layers of 2048 × 2048, and read the loss in every step.
+# `read_and_prepare` also has the 1.5 ms of Python. Where do the two machines get different verdicts? Which column tells why?
 
-# %% experiment tags=["nbval-ignore-output"]
-from helpers.lessons.gpu_queue.experiments import four_loops
+# %% experiment
+from helpers.lessons.gpu_queue import experiments
 
-four_loops()
+loops_on_two = experiments.four_loops()
+simulated, recorded = (
+    {name: runs[kind] for name, runs in loops_on_two.items()} for kind in ("simulated", "recorded")
+)
+few, item, busy = (recorded[name] for name in ("launch_bound", "item_in_loop", "read_and_prepare"))
+lesson.keep(real_gpu_ms=1e3 * item.gpu_s, gpu_ms=1e3 * simulated["item_in_loop"].gpu_s)
+lesson.keep(real_small_ms=1e3 * few.cpu_s, small_ms=1e3 * simulated["launch_bound"].cpu_s)
+lesson.keep(real_computes=few.shares.computes, real_read_ms=1e3 * item.cpu_s, real_both_ms=1e3 * busy.cpu_s)
+lesson.keep(
+    few_word=few.bottleneck, sim_waits=simulated["item_in_loop"].shares.waits, real_waits=item.shares.waits
+)
+lesson.keep(gap_us=1e6 * experiments.between_kernels_s("03/steady"))
+lesson.keep(operator_us=1e6 * experiments.operator_s_without_profiler())
+lesson.keep(watched_us=1e6 * experiments.operator_s_with_profiler())
+experiments.loops_beside(loops_on_two)
+
+# %% [markdown]
+# The two GPUs are near to each other. With layers of 2048 × 2048, the kernels of a step take {{gpu_ms:.1f}} ms
+# simulated and {{real_gpu_ms:.1f}} ms recorded. The two CPUs are far apart. For a step of `launch_bound` the simulated
+# CPU works {{small_ms:.2f}} ms, the recorded one {{real_small_ms:.1f}} ms. A part of the difference is Python and the
+# driver, on that machine. Another part is the profiler: it writes a record for each operator and each launch. With the
+# profiler, an operator of this forward pass takes the CPU {{watched_us:.0f}} µs. Without it, one of a similar network
+# takes {{operator_us:.0f}} µs (the recording of lesson 07).
+#
+# This changes the verdicts:
+#
+# - `launch_bound`: the GPU computes only {{real_computes:.0%}} of the time. `trace.classify` says
+#   {{few_word}}, because here the launches lie too far apart for *short kernels*. On the map both words mean the CPU, and fewer launches help.
+# - `item_in_loop`: the simulated CPU is soon done, and then waits: {{sim_waits:.0%}} of the time. The recorded CPU works
+#   {{real_read_ms:.1f}} ms a step, longer than the GPU's kernels take. When it comes to the read, the GPU is nearly done, and it
+#   waits {{real_waits:.0%}} of the time. So in this trace the read costs little, and the CPU is the bottleneck.
+# - `read_and_prepare`: the same, with the Python on top. The CPU works {{real_both_ms:.1f}} ms a step. Without the read a step
+#   would still take that long.
+#
+# **So a verdict belongs to one program on one machine.** A sync costs much where the CPU could run far ahead, and little where
+# it cannot. And the profiler slows the CPU: without it, the CPU may not be the bottleneck at all. So if a trace with many small
+# operators says CPU-bound, time some steps without the profiler too (lesson 00).

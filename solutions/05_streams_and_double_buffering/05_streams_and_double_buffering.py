@@ -27,13 +27,15 @@ from helpers import lesson, simulate
 from helpers.lessons.streams_and_double_buffering import experiments
 
 BATCH = (4096, 4096)  # float32: 64 MiB
-lesson.start("05_streams_and_double_buffering", evidence=["simulated (H100)", "live (CPU)"])
+lesson.start(
+    "05_streams_and_double_buffering", evidence=["simulated (H100)", "recorded (H100)", "live (CPU)"]
+)
 
 # %% [markdown]
 # The GPU is simulated. The **bus** (PCIe) connects the host's memory and the GPU. It carries {{pinned_gbs:.0f}} of
 # the {{sheet_gbs:.0f}} GB/s that PCIe 5.0 has in one direction, and {{pageable_gbs:.0f}} GB/s from ordinary memory.
-# Both numbers are assumptions. One engine computes, one copies to the device, one copies back; a data-centre card has
-# at least these. *What waits for what* follows the rules of CUDA.
+# Both numbers are assumptions (*On the real GPU* compares them with recorded ones). One engine computes, one copies to the
+# device, one copies back; a data-centre card has at least these. *What waits for what* follows the rules of CUDA.
 #
 # ## 1 · Who waits for a copy?
 #
@@ -534,17 +536,29 @@ print(trace.classify(trace.read("copies.json.gz")))
 #
 # ## On the real GPU
 #
-# On a real GPU the calls are `torch.cuda.Stream()`, `torch.cuda.stream(a)` and so on. The cell runs three loops there,
-# or shows a recording: batches of 64 MiB from pageable memory, from pinned memory, and from pinned memory with the next
-# batch prefetched.
+# On a real GPU the calls are `torch.cuda.Stream()`, `torch.cuda.stream(a)` and so on. Here are three loops, simulated and
+# recorded on a real H100 (and live, if you have a GPU). They copy batches of 64 MiB from pageable memory (`serial`), from
+# pinned memory (`pinned`), and from pinned memory with the next batch prefetched (`double_buffered`). Each loop calls
+# `.item()` in every step. Is all of the copy hidden on the real GPU?
 
 # %% experiment
-from helpers import recordings
+real = experiments.real_loops(("serial", "pinned", "double_buffered"))
+page, pin, double = (runs["recorded"] for runs in real.values())
+lesson.keep(real_serial=1e3 * page.step_s, real_pinned=1e3 * pin.step_s, real_double=1e3 * double.step_s)
+lesson.keep(page_gbs=64 * 2**20 / page.copy_s / 1e9, pin_gbs=64 * 2**20 / pin.copy_s / 1e9)
+lesson.keep(real_idle=1e6 * double.idle_s, sim_idle=1e6 * real["double_buffered"]["simulated"].idle_s)
+lesson.keep(real_hidden=double.hidden_s / double.copy_s)
+experiments.real_table(real)
 
-ways = ("serial", "pinned", "double_buffered")
-here = {name: recordings.show(f"05/{name}", simulated="H100") for name in ways}
-simulated = here["serial"].evidence.startswith("simulated")
-print("no GPU here, and no recording yet") if simulated else experiments.real_table(here)
+# %% [markdown]
+# The real GPU keeps the order of section 2. Pinned memory takes a step from {{real_serial:.1f}} to {{real_pinned:.1f}}
+# ms, and the second queue takes it to {{real_double:.1f}} ms. The recorded rates are {{pin_gbs:.0f}} GB/s from pinned
+# memory and {{page_gbs:.0f}} GB/s from pageable memory.
+#
+# One thing is different. With two queues the recorded GPU has no kernel for {{real_idle:.0f}} µs of each step, the
+# simulated one for {{sim_idle:.0f}} µs. After `.item()` the queue is empty, and the real CPU needs longer for its
+# Python and its launches. The copy is launched first and begins alone, so only {{real_hidden:.0%}} of it is hidden.
+# Without the read in each step (lesson 03), the CPU would run ahead, and this pause would go too.
 
 # %% [markdown]
 # ## Sources on trial

@@ -16,6 +16,7 @@ import helpers.lessons.cuda_graphs.recorded  # noqa: F401 - its experiments are 
 from helpers import plots, simulate, trace
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
+from helpers.recordings import Result
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
@@ -427,16 +428,26 @@ def gain(sizes: Sequence[int], waits: bool) -> float:
     return loop_seconds(sizes, waits, False) / loop_seconds(sizes, waits, True)
 
 
-def on_a_gpu() -> Table | str:
-    """The table of the recorded experiment "07/when_it_helps", live or recorded; a sentence where there is neither."""
-    from helpers import recordings
+def gains_by_batch(result: Result) -> dict[int, float]:
+    """batch → eager ÷ replayed, of a run of the experiment "07/when_it_helps"."""
+    return {row["batch"]: row["eager_us"] / row["replayed_us"] for row in result.table or ()}
 
-    if not torch.cuda.is_available() and not recordings.load("07/when_it_helps"):
-        return "No GPU here, and no recording of this experiment yet: section 3 shows what is simulated."
-    result = recordings.show("07/when_it_helps")
-    rows = [
-        (r["batch"], *(f"≈ {format_seconds(r[way] * 1e-6)}" for way in ("eager_us", "replayed_us")))
-        + (f"≈ {r['eager_us'] / r['replayed_us']:.2f}×",)
-        for r in result.table or ()
-    ]
-    return table(rows, ["batch", "eager", "replayed", "times as fast"], evidence=result.evidence)
+
+def on_a_gpu(results: Sequence[Result]) -> Table:
+    """The runs of the experiment "07/when_it_helps" beside each other."""
+    cells = []
+    for rows in zip(*(result.table or () for result in results), strict=True):
+        abouts = ["" if result.kind == "simulated" else "≈ " for result in results]
+        times = [
+            about + format_seconds(row[way] * 1e-6)
+            for way in ("eager_us", "replayed_us")
+            for about, row in zip(abouts, rows, strict=True)
+        ]
+        gains = [
+            f"{about}{row['eager_us'] / row['replayed_us']:.2f}×"
+            for about, row in zip(abouts, rows, strict=True)
+        ]
+        cells.append((rows[0]["batch"], *times, *gains))
+    kinds = [result.kind for result in results]
+    columns = [f"{what}, {kind}" for what in ("eager", "replayed", "times as fast") for kind in kinds]
+    return table(cells, ["batch", *columns], evidence=" · ".join(result.evidence for result in results))

@@ -21,6 +21,7 @@ import helpers.lessons.data_loading.recorded  # noqa: F401 - its experiments are
 from helpers import plots, samples
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
+from helpers.recordings import Result
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
@@ -222,21 +223,26 @@ def bus(rows: Sequence[Mapping[str, Any]], card: str) -> Bus:
     )
 
 
-def sent_table(rows: Sequence[Mapping[str, Any]], evidence: str) -> Table:
-    """Bytes, copy and the time until ready, for each dtype and kind of memory."""
-    about = "" if evidence.startswith("simulated") else "≈ "
-    cells = [
-        (
-            row["dtype"],
-            "pinned" if row["pinned"] else "pageable",
-            f"{row['bytes'] / 1e6:.1f} MB",
-            about + format_seconds(row["copy_s"]),
-            f"{about}{row['bytes'] / row['copy_s'] / 1e9:.0f} GB/s",
-            about + format_seconds(row["ready_s"]),
-        )
-        for row in rows
-    ]
-    columns = ["dtype", "memory", "bytes sent", "copy", "rate", "float32 is ready after"]
+def sent_table(*results: Result) -> Table:
+    """Bytes, copy and the time until ready, for each dtype and kind of memory, in each run of 04/to_the_device."""
+    cells = []
+    for rows in zip(*(result.table or () for result in results), strict=True):
+        for row, result in zip(rows, results, strict=True):
+            about = "" if result.kind == "simulated" else "≈ "
+            cells.append(
+                (
+                    row["dtype"],
+                    "pinned" if row["pinned"] else "pageable",
+                    f"{row['bytes'] / 1e6:.1f} MB",
+                    *[result.kind] * (len(results) > 1),
+                    about + format_seconds(row["copy_s"]),
+                    f"{about}{row['bytes'] / row['copy_s'] / 1e9:.0f} GB/s",
+                    about + format_seconds(row["ready_s"]),
+                )
+            )
+    run = ["run"] * (len(results) > 1)
+    columns = ["dtype", "memory", "bytes sent", *run, "copy", "rate", "float32 is ready after"]
+    evidence = " · ".join(result.evidence for result in results)
     return table(cells, columns, evidence=evidence, caption="a batch of 256 images of 3 × 224 × 224")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
@@ -21,6 +22,7 @@ from helpers.running_example import rungs
 from helpers.simulator.devices import DEVICES
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
+from helpers.trace.steady import steady
 
 SIMULATED = "simulated (H100)"
 H100 = DEVICES["H100"]
@@ -402,17 +404,75 @@ def steps_kept(schedule: Any, step_is_called: bool = True) -> list[int]:
 # --- a real GPU ---------------------------------------------------------------------------------------------------
 
 
-def four_loops() -> Table | None:
-    """Four loops of this lesson's kinds on a real GPU, live or recorded, and what classify says of each; None without."""
-    if not torch.cuda.is_available() and recordings.load("03/steady") is None:
-        print("no GPU here, and no recording of these loops yet. This cell runs live where there is a GPU.")
-        return None
-    rows, evidence = [], ""
-    for name in ("launch_bound", "steady", "item_in_loop", "read_and_prepare"):
-        recording = recordings.show(f"03/{name}")
-        assert recording.trace is not None
-        verdict, evidence = trace.classify(recording.trace), recording.evidence
-        shares = (f"≈ {share:.0%}" for share in trace.shares(recording.trace))
-        rows.append((name, *shares, verdict.density, verdict.bottleneck))
-    columns = ["loop", "GPU computes", "CPU waits", "the GPU is", "trace.classify"]
-    return table(rows, columns, evidence=evidence)
+class LoopRun(NamedTuple):
+    """A recorded loop as one machine ran it. step_s, cpu_s, gpu_s: seconds of a step in the middle of the trace, of the
+    CPU without its waits, and of the GPU's kernels.
+    """
+
+    evidence: str
+    step_s: float
+    cpu_s: float
+    gpu_s: float
+    shares: trace.Shares
+    bottleneck: str
+
+
+def four_loops() -> dict[str, dict[str, LoopRun]]:
+    """Four loops of this lesson's kinds: loop → "simulated", "recorded" and, where there is a GPU, "live"."""
+    return {
+        name: {result.kind: _run(result) for result in recordings.side_by_side(f"03/{name}")}
+        for name in ("launch_bound", "steady", "item_in_loop", "read_and_prepare")
+    }
+
+
+def _run(result: recordings.Result) -> LoopRun:
+    t = result.trace
+    assert t is not None
+    part, shares = steady(t), trace.shares(t)
+    middle = trace.steps(t)[1:-1]
+    begin, end = part.device
+    step_s = (end - begin) / 1e9 / part.steps
+    cpu_s = sum(step.seconds_s - step.wait_s for step in middle) / len(middle)
+    verdict = trace.classify(t).bottleneck
+    return LoopRun(result.evidence, step_s, cpu_s, shares.computes * step_s, shares, verdict)
+
+
+def loops_beside(loops: Mapping[str, Mapping[str, LoopRun]]) -> Table:
+    """Each loop of four_loops, as each machine ran it, and what classify says."""
+    rows = []
+    for name, runs in loops.items():
+        for kind, run in runs.items():
+            about = "" if kind == "simulated" else "≈ "
+            cells = (f"{about}{share:.0%}" for share in run.shares)
+            times = (about + format_seconds(s) for s in (run.step_s, run.cpu_s))
+            rows.append((name, kind, *times, *cells, run.bottleneck))
+    columns = ["loop", "run", "a step", "of it the CPU works", "GPU computes", "CPU waits", "trace.classify"]
+    evidence = " · ".join(run.evidence for run in next(iter(loops.values())).values())
+    caption = "recorded and live: with the profiler, which lengthens the CPU's work"
+    return table(rows, columns, evidence=evidence, caption=caption)
+
+
+def between_kernels_s(name: str) -> float:
+    """Of a recorded loop: median seconds between the end of a kernel and the start of the next, where it waits in the queue."""
+    t = recordings.show(name, prefer="recorded").trace
+    assert t is not None
+    order = np.argsort(t.work.start_ns)
+    starts, ends, launched = (a[order] for a in (t.work.start_ns, t.work.end_ns, t.work.launch_ns))
+    return float(np.median((starts[1:] - ends[:-1])[launched[1:] < ends[:-1]])) / 1e9
+
+
+def operator_s_without_profiler() -> float:
+    """Seconds for which the CPU launches one operator of a forward pass: of lesson 07's recording, which no profiler watched."""
+    recording = recordings.load("07/when_it_helps")
+    assert recording is not None and recording.table is not None
+    operators = 16 + 15  # linear layers, and a ReLU between two
+    return float(recording.table[0]["eager_us"]) / 1e6 / operators
+
+
+def operator_s_with_profiler() -> float:
+    """The same with the profiler: of the forward pass of the recorded launch_bound."""
+    t = recordings.show("03/launch_bound", prefer="recorded").trace
+    assert t is not None
+    forward = t.of("annotation") & t.named(lambda name: name == "forward") & t.launching
+    operators = 4 + 3 + 1  # linear layers, ReLUs, the loss
+    return float(np.median((t.end_ns - t.start_ns)[forward])) / 1e9 / operators

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import helpers.lessons.memory_pools.recorded  # noqa: F401 - its experiments are known by their names
-from helpers import memory, simulate
+from helpers import memory, recordings, simulate
 from helpers.memory.calls import Steps
 from helpers.memory.snapshot import Block, Event, Frame, Snapshot
 from helpers.text.sizes import size_text
@@ -274,24 +274,24 @@ class Ledger:
         return table(rows, columns, evidence=self.gpu.evidence, caption=caption)
 
 
-def on_the_card() -> Table | None:
-    """The documents on a real card: live where there is one, else recorded, else a sentence that says so."""
-    from helpers import recordings
-
-    if not torch.cuda.is_available() and recordings.load("08/growing") is None:
-        print("no GPU here, and no recording of '08/growing' yet. This cell runs live where there is a GPU.")
-        return None
+def on_the_card() -> Table:
+    """The documents on a simulated card and on a real one, recorded and, where there is one, live."""
     names = {
         "in order of length": "08/growing",
         "the same, expandable_segments:True": "08/growing_expandable",
         "longest first": "08/longest_first",
     }
-    rows = []
+    rows, same = [], True
     for name, key in names.items():
-        run = recordings.show(key)
-        assert run.table is not None
-        last = run.table[-1]
-        sizes = (size_text(last[k]) for k in ("allocated", "reserved"))
-        rows.append((name, *sizes, last["segments"], run.evidence))
-    columns = ["documents", "allocated at the end", "reserved", "segments", "evidence"]
-    return table(rows, columns, evidence=run.evidence)
+        runs = recordings.side_by_side(key)
+        states = [run.table[-1] for run in runs if run.table]
+        allocated, segments = (
+            " / ".join(dict.fromkeys(words(state[k]) for state in states))
+            for k, words in (("allocated", size_text), ("segments", str))
+        )
+        rows.append((name, allocated, *(size_text(state["reserved"]) for state in states), segments))
+        same &= all(state == states[0] for state in states)
+    reserved = (f"reserved, {run.kind}" for run in runs)
+    columns = ["documents", "allocated at the end", *reserved, "segments"]
+    caption = "all of these are the same to the byte" if same else ""
+    return table(rows, columns, evidence=" · ".join(run.evidence for run in runs), caption=caption)

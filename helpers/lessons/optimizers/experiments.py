@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from helpers import plots, simulate
 from helpers.lessons.optimizers.recorded import WAYS
 from helpers.plots import Picture
+from helpers.recordings import Result
 from helpers.simulator.devices import Device
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
@@ -125,14 +126,23 @@ def time_against_parameters(seconds: Mapping[str, Sequence[float]], numbers: Seq
     )
 
 
-def three_nets(recording: Any) -> Table:
-    """The table of the recorded experiment "06/three_adamws": live, recorded or simulated, as its label says."""
-    about = "" if recording.evidence.startswith("simulated") else "≈ "
-    rows = [
-        (r["net"], r["way"], about + format_seconds(r["seconds"]), f"{r['temporary_bytes'] / 2**20:,.0f} MiB")
-        for r in recording.table or ()
-    ]
-    return table(rows, ["net", "AdamW", "step", "temporaries"], evidence=recording.evidence)
+def three_nets(results: Sequence[Result]) -> Table:
+    """The runs of the experiment "06/three_adamws" beside each other; temporaries once where all have the same."""
+    cells = []
+    for rows in zip(*(result.table or () for result in results), strict=True):
+        times = [
+            ("" if result.kind == "simulated" else "≈ ") + format_seconds(row["seconds"])
+            for row, result in zip(rows, results, strict=True)
+        ]
+        sizes = dict.fromkeys(f"{row['temporary_bytes'] / 2**20:,.0f} MiB" for row in rows)
+        cells.append((rows[0]["net"], rows[0]["way"], *times, " / ".join(sizes)))
+    columns = ["net", "AdamW", *(f"step, {result.kind}" for result in results), "temporaries"]
+    return table(cells, columns, evidence=" · ".join(result.evidence for result in results))
+
+
+def steps_ms(result: Result) -> dict[tuple[str, str], float]:
+    """(net, way) → milliseconds of a step in that run of "06/three_adamws"; a net by the first word of its name."""
+    return {(row["net"].split()[0], row["way"]): 1e3 * row["seconds"] for row in result.table or ()}
 
 
 # --- gradients ----------------------------------------------------------------------------------------------------

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 import helpers.lessons.streams_and_double_buffering.recorded  # noqa: F401 - its experiments are known by their names
-from helpers import simulate, trace
+from helpers import recordings, simulate, trace
 from helpers.plots.lanes import Work, timeline
 from helpers.plots.picture import Picture
 from helpers.simulator import DEVICES, Kernel, Race
@@ -227,12 +227,40 @@ def races_table(gpus: Mapping[str, Any]) -> Table:
 # --- on a real GPU ------------------------------------------------------------------------------------------------
 
 
-def real_table(results: Mapping[str, Any]) -> Table:
-    """loop → what recordings.show gave: seconds a step, of copying, and how much of it is hidden."""
+class RealLoop(NamedTuple):
+    """Of one step of a recorded loop: seconds, of them copying, of that beside kernels, and without a kernel."""
+
+    evidence: str
+    step_s: float
+    copy_s: float
+    hidden_s: float
+    idle_s: float
+
+
+def real_loops(names: Sequence[str]) -> dict[str, dict[str, RealLoop]]:
+    """loop → "simulated", "recorded" and, where there is a GPU, "live"."""
+    return {
+        name: {result.kind: _real(result) for result in recordings.side_by_side(f"05/{name}")}
+        for name in names
+    }
+
+
+def _real(result: recordings.Result) -> RealLoop:
+    assert result.trace is not None
+    o, steps = trace.overlap(result.trace), len(trace.steps(result.trace))
+    seconds = (o.span, o.copy, o.copy_and_compute, o.span - o.compute)
+    return RealLoop(result.evidence, *(s / steps for s in seconds))
+
+
+def real_table(loops: Mapping[str, Mapping[str, RealLoop]]) -> Table:
+    """Each loop of real_loops as each machine ran it: a step, its copy, and how much of that is hidden."""
     rows = []
-    for name, result in results.items():
-        o = trace.overlap(result.trace)
-        seconds = o.span / len(trace.steps(result.trace)), o.copy, o.copy_and_compute
-        rows.append((name, *(f"≈ {format_seconds(s)}" for s in seconds), f"≈ {o.hidden_copy:.0%}"))
-    columns = ["loop", "a step", "copying, all steps", "beside kernels", "hidden"]
-    return table(rows, columns, evidence=next(iter(results.values())).evidence)
+    for name, runs in loops.items():
+        for kind, run in runs.items():
+            about = "" if kind == "simulated" else "≈ "
+            times = (f"{about}{format_seconds(s)}" for s in (run.step_s, run.copy_s, run.idle_s))
+            hidden = f"{about}{run.hidden_s / run.copy_s:.0%}"
+            rows.append((name, kind, *times, hidden))
+    columns = ["loop", "run", "a step", "of it copying", "without a kernel", "of the copy hidden"]
+    evidence = " · ".join(run.evidence for run in next(iter(loops.values())).values())
+    return table(rows, columns, evidence=evidence)
