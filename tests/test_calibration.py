@@ -252,7 +252,7 @@ def test_a_share_that_only_steps_tell_is_found_from_them() -> None:
 
 def test_the_printed_table_says_what_it_rests_on() -> None:
     text = str(calibration.report())
-    assert "no recordings of this course yet" in text and "never saw" in text
+    assert "no recordings of this course among them" in text and "never saw" in text
     assert "literature" in text  # attention was not measured
     assert "held out" in str(calibration.errors())
     fitted, held = calibration.summary()

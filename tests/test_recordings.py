@@ -391,9 +391,12 @@ def test_short_names(device: str, short: str) -> None:
 # ------------------------------------------------------------------------------------------ show
 
 
-def test_without_a_gpu_and_a_recording_it_is_simulated_and_says_so() -> None:
+def test_without_a_gpu_and_a_recording_it_is_simulated_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
+    monkeypatch.setattr(recordings, "DATA", tmp_path)
     result = recordings.show("03/item_in_loop", simulated="A100")
     assert result.evidence == "simulated (A100)"
     assert result.trace is not None and result.trace.evidence == "simulated (A100)"
@@ -402,6 +405,15 @@ def test_without_a_gpu_and_a_recording_it_is_simulated_and_says_so() -> None:
         recordings.show("03/no_such")
     with pytest.raises(ValueError, match="prefer is one of"):
         recordings.show("03/steady", prefer="guess")
+
+
+@pytest.mark.parametrize("folder", sorted(manifest.DATA.iterdir()), ids=lambda folder: folder.name)
+def test_what_is_shipped_is_whole_and_is_shown(folder: Path) -> None:
+    names = manifest.read(folder)["experiments"]
+    assert set(names) <= set(NAMES)
+    for name in names:
+        found = recordings.load(name, folder)
+        assert found is None or (found.trace or found.table or found.snapshot), name
 
 
 # (17/…: smaller, in test_reference_repair.py)

@@ -337,7 +337,7 @@ def basis(rows: Iterable[Measurement]) -> str:
     own = sorted({r.source for r in rows if r.source.startswith("recorded")})
     if own:
         return "calibrated on " + ", ".join(own) + ", and on public measurements where those are silent"
-    return "calibrated on public measurements (NeuSight, Vidur, HTA, timm, NVIDIA); no recordings of this course yet"
+    return "calibrated on public measurements (NeuSight, Vidur, HTA, timm, NVIDIA); no recordings of this course among them"
 
 
 def report() -> Table:

@@ -594,7 +594,7 @@ experiments.four_precisions(simulated)
 # %% [markdown]
 # On the recorded H100 TF32, one line of code, makes the step {{tf32_times:.1f}} times as fast. bf16 makes it
 # {{bf16_times:.1f}} times as fast as fp32, which is {{bf16_more:.1f}} times as fast as TF32. The step in fp16 takes
-# {{fp16_more:.2f}} times as long as the one in bf16: its scaler goes through all gradients, and the CPU waits once in each
+# {{fp16_more:.2f}} times as long as the one in bf16. We suppose that this is the scaler: it goes through all gradients, and the CPU waits once in each
 # step for the answer. TF32 changes the peak by {{tf32_peak:.1%}}.
 #
 # **Simulated beside recorded.** All four peaks agree within {{peak_off:.1%}}: memory follows from shapes and from the

@@ -408,21 +408,30 @@ def on_real_gpu(simulated: Mapping[tuple[int, str], float]) -> list[dict[str, An
 
 def recorded_gains() -> Gains:
     """The layer of section 2, recorded on an H100, as `Gains`; where it is not recorded, simulated."""
-    found = recordings.load("13/int8_linear", device="H100")
-    rows = (
-        (found.table if found else None) or recordings.show("13/int8_linear", prefer="simulated").table or []
-    )
-    us = {(row["tokens"], row["way"]): row["us"] for row in rows}
+    us = _recorded_us()
     return {(tokens, way): us[tokens, "bfloat16"] / us[tokens, way] for tokens, way in us}
 
 
+def shares_of_peak() -> dict[str, float]:
+    """What its two products of 4,096 tokens reach of an H100's peak for their format, recorded."""
+    us, peak = _recorded_us(), DEVICES["H100"].peak_flops
+    formats = {"bfloat16": "bf16", "both in int8, the product alone": "int8"}
+    return {way: 2 * 4096**3 / (us[4096, way] * 1e-6) / peak[kind] for way, kind in formats.items()}
+
+
+def _recorded_us() -> dict[tuple[int, str], float]:
+    return {(row["tokens"], row["way"]): row["us"] for row in _recorded("13/int8_linear")}
+
+
+def _recorded(name: str) -> list[dict[str, Any]]:
+    """The rows that an H100 gave; where it is not recorded, simulated ones."""
+    found = recordings.load(name, device="H100")
+    return (found.table if found else None) or recordings.show(name, prefer="simulated").table or []
+
+
 def odd_size() -> float:
-    """How many times as long as 4,096 a size of 4,104 takes in torch._int_mm, recorded on an H100, else simulated."""
-    found = recordings.load("13/int8_shapes", device="H100")
-    rows = (
-        (found.table if found else None) or recordings.show("13/int8_shapes", prefer="simulated").table or []
-    )
-    return odd_over_even(rows)
+    """`odd_over_even` as it was recorded."""
+    return odd_over_even(_recorded("13/int8_shapes"))
 
 
 def odd_over_even(rows: Sequence[Mapping[str, Any]]) -> float:
