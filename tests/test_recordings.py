@@ -567,3 +567,13 @@ def test_a_recording_begins_with_an_idle_gpu() -> None:
     assert len(t.work) == 3
     first = int(t.work.start_ns[0] - t.work.launch_ns[0])
     assert first < 50_000, f"the first kernel waited {first / 1e3:.0f} µs for what was launched before"
+
+
+def test_the_page_of_recordings_beside_their_simulation_is_current() -> None:
+    from helpers.lessons import beside
+
+    page = beside.PAGE.read_text(encoding="utf-8").split(beside.MARK)[1]
+    for name in beside.names():
+        assert f"| `{name}` |" in page, "run python -m helpers.lessons.beside --page"
+    for name in ("05/serial", "08/growing", "13/int8_shapes", "17/bert"):  # the others take longer
+        assert beside.row(name) in page, "run python -m helpers.lessons.beside --page"
