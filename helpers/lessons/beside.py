@@ -74,7 +74,7 @@ def _values(result: recordings.Result) -> Iterator[tuple[tuple[int, str], float]
     if result.trace is not None:
         idle = trace.idle(result.trace)
         yield (0, "length of the trace"), idle.span
-        yield (0, "the GPU computes, in it"), idle.busy
+        yield (0, "share of it that the GPU computes"), idle.busy
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
