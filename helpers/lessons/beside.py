@@ -41,7 +41,10 @@ def row(name: str) -> str:
     lines = []
     for what, pairs in _pairs(real, simulated).items():
         ratios = [after / before for before, after in pairs]
-        spread = " | ".join(f"{value:.2f}" for value in (median(ratios), min(ratios), max(ratios)))
+        spread = " | ".join(
+            f"{value:.2f}" if value >= 0.01 else f"{value:.4f}"
+            for value in (median(ratios), min(ratios), max(ratios))
+        )
         lines.append(f"| `{name}` | {what} | {len(ratios)} | {spread} |")
     return "\n".join(lines)
 
