@@ -103,12 +103,11 @@ def test_too_few_rows_fit_nothing_and_the_family_that_stands_in_is_taken() -> No
         calibration.fit([replace(r, held_out=True) for r in rows])
 
 
-def test_rows_of_this_course_come_before_public_ones() -> None:
-    public = made_up("A100", "add", SIZES, 0.9)
-    own = [replace(r, source="recorded NVIDIA A100") for r in made_up("A100", "add", SIZES, 0.5)]
-    assert found(public + own, "A100", "elementwise").bandwidth_share == pytest.approx(0.5, rel=0.03)
-    assert "recorded NVIDIA A100" in calibration.basis(public + own)
-    assert "no recordings" in calibration.basis(public)
+def test_recordings_of_this_course_test_the_fit_and_do_not_enter_it() -> None:
+    own = calibration.recorded()
+    assert own and all(label.startswith("recorded (H100") and "changed" not in label for label, _ in own)
+    assert not {one for _, one in own} & set(calibration.collect())
+    assert "no recordings" in calibration.basis()
 
 
 GOOD = {
@@ -252,7 +251,7 @@ def test_a_share_that_only_steps_tell_is_found_from_them() -> None:
 
 def test_the_printed_table_says_what_it_rests_on() -> None:
     text = str(calibration.report())
-    assert "no recordings of this course yet" in text and "never saw" in text
+    assert "no recordings of this course among them" in text and "never saw" in text
     assert "literature" in text  # attention was not measured
     assert "held out" in str(calibration.errors())
     fitted, held = calibration.summary()

@@ -411,6 +411,15 @@ def test_without_a_gpu_and_a_recording_it_is_simulated_and_says_so(
         recordings.show("03/steady", prefer="guess")
 
 
+@pytest.mark.parametrize("folder", sorted(manifest.DATA.iterdir()), ids=lambda folder: folder.name)
+def test_what_is_shipped_is_whole_and_is_shown(folder: Path) -> None:
+    names = manifest.read(folder)["experiments"]
+    assert set(names) <= set(NAMES)
+    for name in names:
+        found = recordings.load(name, folder)
+        assert found is None or (found.trace or found.table or found.snapshot), name
+
+
 # (17/…: smaller, in test_reference_repair.py)
 @pytest.mark.parametrize("name", [n for n in NAMES if not n.startswith(("calibration/", "17/"))])
 def test_every_experiment_runs_on_the_simulated_gpu_and_packs(name: str) -> None:
@@ -562,3 +571,13 @@ def test_a_recording_begins_with_an_idle_gpu() -> None:
     assert len(t.work) == 3
     first = int(t.work.start_ns[0] - t.work.launch_ns[0])
     assert first < 50_000, f"the first kernel waited {first / 1e3:.0f} µs for what was launched before"
+
+
+def test_the_page_of_recordings_beside_their_simulation_is_current() -> None:
+    from helpers.lessons import beside
+
+    page = beside.PAGE.read_text(encoding="utf-8").split(beside.MARK)[1]
+    for name in beside.names():
+        assert f"| `{name}` |" in page, "run python -m helpers.lessons.beside --page"
+    for name in ("05/serial", "08/growing", "13/int8_shapes", "17/bert"):  # the others take longer
+        assert beside.row(name) in page, "run python -m helpers.lessons.beside --page"

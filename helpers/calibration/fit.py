@@ -88,15 +88,21 @@ class _Row:
 
 
 def collect() -> list[Measurement]:
-    """Public rows, and those of this course's recordings where there are any."""
-    from helpers import recordings
+    """The rows of the fit: public ones. This course's own recordings test it (`recorded`), and do not enter it."""
+    return measured.public()
 
-    rows = measured.public()
-    for recording in recordings.load_all("calibration/operators"):
-        for i, row in enumerate(recording.table or [], 1):
-            if row.get("card") in measured.CARDS:  # somebody's own card has no line in the table to mend
-                rows.append(measured.parse(row, f"{recording.name} on {recording.device}, row {i}"))
-    return rows
+
+def recorded() -> list[tuple[str, Measurement]]:
+    """(the recording's label, one operator) of this course's own recordings."""
+    from helpers import recordings
+    from helpers.calibration import recorded as _  # noqa: F401 - makes the experiment known
+
+    return [
+        (recording.evidence, measured.parse(row, f"{recording.name} on {recording.device}, row {i}"))
+        for recording in recordings.load_all("calibration/operators")
+        for i, row in enumerate(recording.table or [], 1)
+        if row.get("card") in measured.CARDS  # somebody's own card has no line in the table to compare
+    ]
 
 
 def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
@@ -112,7 +118,7 @@ def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
     known: list[Fit] = []
     # What moves bytes first: products need its share of the bandwidth.
     for key in sorted(groups, key=lambda k: (k[1] in ARITHMETIC, k)):
-        group = _own_first(groups[key])
+        group = groups[key]
         if sum(not r.one.held_out for r in group) >= FEWEST:
             known.append(_fit_one(key, group, known))
     written = {(f.card, f.family, f.kind) for f in known}
@@ -123,11 +129,6 @@ def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
     for card in sorted({tape.step.group[0] for tape in tapes}):
         known += _fit_steps([tape for tape in tapes if tape.step.group[0] == card], known)
     return known + _typical(known)
-
-
-def _own_first(group: list[_Row]) -> list[_Row]:
-    own = [r for r in group if r.one.source.startswith("recorded")]
-    return own if sum(not r.one.held_out for r in own) >= FEWEST else group
 
 
 def _fit_one(key: tuple[str, str, str], group: list[_Row], known: list[Fit]) -> Fit:
@@ -332,12 +333,9 @@ def _typical(known: list[Fit]) -> list[Fit]:
     return rows
 
 
-def basis(rows: Iterable[Measurement]) -> str:
+def basis() -> str:
     """What the table rests on, in one line."""
-    own = sorted({r.source for r in rows if r.source.startswith("recorded")})
-    if own:
-        return "calibrated on " + ", ".join(own) + ", and on public measurements where those are silent"
-    return "calibrated on public measurements (NeuSight, Vidur, HTA, timm, NVIDIA); no recordings of this course yet"
+    return "calibrated on public measurements (NeuSight, Vidur, HTA, timm, NVIDIA); no recordings of this course among them"
 
 
 def report() -> Table:
@@ -383,6 +381,8 @@ def summary() -> list[str]:
     return parts
 
 
+#: what many calls in a row take at least where the CPU launches slowly: of shorter ones its launches were measured
+SHORT_S = 40e-6
 NEUSIGHT = Path(__file__).with_name("neusight.csv")
 PAGE = Path(__file__).parents[2] / "docs" / "recording.md"
 _TABLE = "<!-- made by python -m helpers.calibration.fit --page -->"
@@ -418,7 +418,33 @@ def beside() -> str:
         lines.append(
             f"| {kind} | {card} | {len(pairs)} | {_spread([own for own, _ in pairs])} | {_spread(others)} |"
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_own()])
+
+
+def _own() -> list[str]:
+    """Operators of this course's own recordings, which entered no fit, in Markdown: the simulator's errors by kernels.
+
+    Without what is shorter than SHORT_S. Attention is compared by lesson 19, with its backends by name.
+    """
+    groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for label, one in recorded():
+        if one.seconds < SHORT_S or one.op == "attention":
+            continue
+        work = measured.work_of(one)
+        off = abs(roofline.seconds(work, measured.CARDS[one.card]) / one.seconds - 1)
+        kernels = f"{work.family} {work.kind}" if work.family in ARITHMETIC else work.family
+        groups[label, kernels].append(off)
+    lines = [
+        "| operators of our own, none in the fit | kernels | rows | simulated: mean, median, worst |",
+        "|---|---|---|---|",
+    ]
+    return [
+        *lines,
+        *(
+            f"| {label} | {kernels} | {len(off)} | {_spread(off)} |"
+            for (label, kernels), off in sorted(groups.items())
+        ),
+    ]
 
 
 def _spread(errors: list[float]) -> str:
@@ -444,7 +470,7 @@ def write(rows: Sequence[Measurement]) -> dict[str, Any]:
     taped = tapes()
     shares: dict[str, Any] = {
         "format": 1,
-        "basis": basis(rows),
+        "basis": basis(),
         "measurements": digest(rows),
         "shares": [f.__dict__ for f in fit(rows, taped)],
         "steps": [],

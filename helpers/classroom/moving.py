@@ -266,7 +266,8 @@ def ladder() -> Moving:
         ("what is drawn", ["time of a step", "peak memory"], 0),
     ]
     key = [("blue", "as long as the plain step, or less"), ("green", "the last rung")]
-    made = Moving("The reference repair, rung by rung", "simulated (H100)", controls, key)
+    where = shown.evidence(*shown.NAMES)
+    made = Moving("The reference repair, rung by rung", where, controls, key)
     for (i, (name, rungs)), what in product(enumerate(models.items()), (0, 1)):
         first, last = rungs[0], rungs[-1]
         values = [r.nbytes if what else r.seconds for r in rungs]
@@ -276,7 +277,7 @@ def ladder() -> Moving:
             for r, value in zip(rungs, values, strict=True)
         ]
         facts = (
-            f"{shown.WHAT[name]}: {first.seconds / last.seconds:.1f} times as fast as the plain step, "
+            f"{shown.WHAT[name]}, {shown.evidence(name)}: {first.seconds / last.seconds:.1f} times as fast as the plain step, "
             f"with {last.nbytes / first.nbytes:.0%} of its memory."
         )
         made.states[i, what] = State(facts, lanes, max(values))

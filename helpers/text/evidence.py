@@ -9,8 +9,8 @@ _EVIDENCE = re.compile(
 
 
 def check_evidence(label: str) -> str:
-    """`label` if it is one of the course's evidence labels, else ValueError that lists them."""
-    if not isinstance(label, str) or not _EVIDENCE.fullmatch(label):
+    """`label` if it is one of the course's evidence labels, or several with " · " between; else ValueError that lists them."""
+    if not isinstance(label, str) or not all(map(_EVIDENCE.fullmatch, label.split(" · "))):
         raise ValueError(
             f"evidence={label!r}: a picture says where its numbers came from; write 'live (CPU)', "
             "'live (GPU)', 'recorded (H100, 2026-01)', 'simulated (H100)', 'published' or 'arithmetic'"

@@ -381,24 +381,30 @@ class Matmuls:
 # --- on the real GPU ----------------------------------------------------------------------------------------------
 
 
-def four_precisions() -> Table | None:
-    """A training step of GPT-2 small in four precisions, live or recorded; None, and a line, where there is neither."""
-    if not torch.cuda.is_available() and recordings.load("10/four_precisions", device="H100") is None:
-        print("no GPU here, and no recording yet. This cell runs live where there is a GPU.")
-        return None
+def four_precisions(simulated: Sequence[Mapping[str, Any]]) -> Table:
+    """A training step of GPT-2 small in four precisions: live, else recorded, beside the rows of its simulation."""
     result = recordings.show("10/four_precisions")
-    rows, first = result.table or [], (result.table or [{}])[0].get("seconds", 0.0)
+    rows = result.table or []
+    shown = [
+        (
+            row["precision"], f"{row['peak_bytes'] / 2**30:.2f} GiB", f"≈ {format_seconds(row['seconds'])}",
+            f"≈ {rows[0]['seconds'] / row['seconds']:.2f}×",
+            f"{beside['peak_bytes'] / 2**30:.2f} GiB", format_seconds(beside["seconds"]),
+            f"{simulated[0]['seconds'] / beside['seconds']:.2f}×",
+        )
+        for row, beside in zip(rows, simulated, strict=True)
+    ]  # fmt: skip
+    measured = ["peak", "a step", "times as fast as fp32"]
     return table(
-        [
-            (
-                row["precision"],
-                f"≈ {row['peak_bytes'] / 2**30:.2f} GiB",
-                f"≈ {format_seconds(row['seconds'])}",
-                f"≈ {first / row['seconds']:.2f}×",
-            )
-            for row in rows
-        ],
-        ["precision", "peak", "step", "times as fast as fp32"],
-        evidence=result.evidence,
+        shown,
+        ["precision", *measured, *(f"simulated: {name}" for name in measured)],
+        evidence=f"{result.evidence} · simulated (H100)",
         caption="GPT-2 small, 4 × 1,024 tokens, AdamW",
     )
+
+
+def precisions() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The rows of "10/four_precisions": as it was recorded, and as it is simulated."""
+    recorded = recordings.load("10/four_precisions", device="H100")
+    simulated = recordings.show("10/four_precisions", prefer="simulated").table
+    return (recorded.table if recorded else None) or simulated or [], simulated or []

@@ -28,6 +28,8 @@ Gains = Mapping[tuple[int, str], float]
 Net = list[tuple[Tensor, Tensor]]
 
 SEEDS = 3
+#: the tokens of the table on the real GPU
+_SHOWN = (1, 256, 4096)
 
 
 # --- 1, one byte and a scale --------------------------------------------------------------------------------------
@@ -376,23 +378,63 @@ def _torchao() -> dict[str, Callable[[nn.Module], Any]]:
 # --- on the real GPU ---------------------------------------------------------------------------------------------
 
 
-def on_real_gpu() -> list[dict[str, Any]] | None:
-    """Show the layer of section 2 and int8 products by shape, live or recorded; the second's rows, or None."""
+def on_real_gpu(simulated: Mapping[tuple[int, str], float]) -> list[dict[str, Any]]:
+    """Show the layer of section 2 and int8 products by shape, live or recorded; the rows of the products.
+
+    simulated: (tokens, way) → microseconds, which stand beside.
+    """
     result = recordings.show("13/int8_linear")
-    if result.evidence.startswith("simulated") or result.table is None:
-        print("There is no GPU here, and no recording of this experiment yet.")
-        return None
-    times = {(row["tokens"], row["way"]): row["us"] for row in result.table}
+    times = {(row["tokens"], row["way"]): row["us"] for row in result.table or []}
     rows = [
-        (way, *(f"≈ {times[t, way]:,.0f} µs" for t in (1, 256, 4096)))
+        (
+            way,
+            *(
+                text
+                for t in _SHOWN
+                for text in (f"≈ {times[t, way]:,.0f} µs", f"{simulated[t, way]:,.0f} µs")
+            ),
+        )
         for way in dict.fromkeys(way for _, way in times)
     ]
-    columns = ["4,096 → 4,096", "1 token", "256 tokens", "4,096 tokens"]
-    table(rows, columns, evidence=result.evidence).show()
-    if not torch.cuda.is_available() and recordings.load("13/int8_shapes") is None:
-        return None
+    tokens = ["1 token", *(f"{t:,} tokens" for t in _SHOWN[1:])]
+    columns = ["4,096 → 4,096", *(name for t in tokens for name in (t, "simulated"))]
+    table(rows, columns, evidence=f"{result.evidence} · simulated (H100)").show()
     result = recordings.show("13/int8_shapes")
     shapes = result.table or []
     rows = [(r["rows"], r["size"], r["refused"] or f"≈ {r['us']:,.0f} µs") for r in shapes]
     table(rows, ["rows", "K = N", "torch._int_mm"], evidence=result.evidence).show()
     return shapes
+
+
+def recorded_gains() -> Gains:
+    """The layer of section 2, recorded on an H100, as `Gains`; where it is not recorded, simulated."""
+    us = _recorded_us()
+    return {(tokens, way): us[tokens, "bfloat16"] / us[tokens, way] for tokens, way in us}
+
+
+def shares_of_peak() -> dict[str, float]:
+    """What its two products of 4,096 tokens reach of an H100's peak for their format, recorded."""
+    us, peak = _recorded_us(), DEVICES["H100"].peak_flops
+    formats = {"bfloat16": "bf16", "both in int8, the product alone": "int8"}
+    return {way: 2 * 4096**3 / (us[4096, way] * 1e-6) / peak[kind] for way, kind in formats.items()}
+
+
+def _recorded_us() -> dict[tuple[int, str], float]:
+    return {(row["tokens"], row["way"]): row["us"] for row in _recorded("13/int8_linear")}
+
+
+def _recorded(name: str) -> list[dict[str, Any]]:
+    """The rows that an H100 gave; where it is not recorded, simulated ones."""
+    found = recordings.load(name, device="H100")
+    return (found.table if found else None) or recordings.show(name, prefer="simulated").table or []
+
+
+def odd_size() -> float:
+    """`odd_over_even` as it was recorded."""
+    return odd_over_even(_recorded("13/int8_shapes"))
+
+
+def odd_over_even(rows: Sequence[Mapping[str, Any]]) -> float:
+    """The time of 4,104, a multiple of 8 and not of 16, over that of 4,096."""
+    us = {row["size"]: row["us"] for row in rows if row["rows"] == 4096}
+    return float(us[4104] / us[4096])

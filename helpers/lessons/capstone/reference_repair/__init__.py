@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from helpers.lessons.capstone.reference_repair.on_cpu import losses as losses
     from helpers.lessons.capstone.reference_repair.on_cpu import measured_once as measured_once
     from helpers.lessons.capstone.reference_repair.shown import NAMES as NAMES
+    from helpers.lessons.capstone.reference_repair.shown import evidence as evidence
     from helpers.lessons.capstone.reference_repair.shown import ladders as ladders
     from helpers.lessons.capstone.reference_repair.shown import scored as scored
+    from helpers.lessons.capstone.reference_repair.shown import simulated as simulated
     from helpers.lessons.capstone.reference_repair.shown import table as table
 
 __getattr__, __dir__, __all__ = lazy.attach(__name__)

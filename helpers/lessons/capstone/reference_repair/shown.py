@@ -42,6 +42,7 @@ WHAT = {name: task.what for name, task in TASKS.items()} | {
 NAMES = tuple(WHAT)
 SIZES = {"capstone": scores.LARGE, "capstone, larger": scores.LARGER}
 CARD = "H100"
+SIMULATED = f"simulated ({CARD})"
 KEPT = Path(__file__).with_name("simulated.json")
 _FROM = ("models.py", "steps.py", "inductor.py")
 
@@ -67,7 +68,17 @@ def _rows(name: str) -> tuple[list[dict[str, Any]], str]:
         raise KeyError(f"no ladder {name!r}: there are {', '.join(NAMES)}")
     if (recording := recordings.load(f"17/{name}", device=CARD)) is not None and recording.table:
         return recording.table, recording.evidence
-    return kept()[name], f"simulated ({CARD})"
+    return kept()[name], SIMULATED
+
+
+def evidence(*names: str) -> str:
+    """Where these ladders' figures come from, each kind once."""
+    return " · ".join(dict.fromkeys(_rows(name)[1] for name in names))
+
+
+def simulated(name: str) -> list[Rung]:
+    """The ladder as it is simulated, also where it was recorded."""
+    return [Rung(r["rung"], r["seconds"], r["peak_bytes"]) for r in kept()[name]]
 
 
 def kept() -> dict[str, Any]:
@@ -122,30 +133,37 @@ def off_by(rung: str) -> str:
 
 
 def table(name: str) -> tables.Table:
-    """A row a rung; then what the sources promise of other models, on other cards."""
-    rungs, evidence = scored(name), _rows(name)[1]
+    """A row a rung; then what the sources promise of other models, on other cards.
+
+    Beside what was recorded stands what is simulated; beside what is simulated alone, how far off such steps were elsewhere.
+    """
+    rungs, where = scored(name), evidence(name)
     first = rungs[0]
+    recorded = where != SIMULATED
     rows = [
         (
             r.name, format_seconds(r.seconds), f"{first.seconds / r.seconds:.2f}×", size_text(r.nbytes),
-            f"{r.nbytes / first.nbytes:.0%}", off_by(r.name),
+            f"{r.nbytes / first.nbytes:.0%}", *(_beside(r, s) if recorded else [off_by(r.name)]),
         )
-        for r in rungs
+        for r, s in zip(rungs, simulated(name), strict=True)
     ]  # fmt: skip
+    columns = ["a step", "time", "times as fast", "peak memory", "of the plain"]
+    columns += ["simulated: time", "memory"] if recorded else ["simulated ÷ measured − 1, such steps"]
     for key, times, share, words in HEADLINES:
-        rows.append(
-            (f"source says: {sources.linked(key)}", words, f"{times:.2f}×", "", f"{share:.0%}", "not given")
-        )
-    columns = [
-        "a step",
-        "time",
-        "times as fast",
-        "peak memory",
-        "of the plain",
-        "simulated ÷ measured − 1, such steps",
+        says = (f"source says: {sources.linked(key)}", words, f"{times:.2f}×", "", f"{share:.0%}")
+        rows.append((*says, *(["", ""] if recorded else ["not given"])))
+    note = "" if name not in TASKS else "; simulated: Inductor's plan, see inductor.py"
+    where += f" · {SIMULATED}" if recorded else ""
+    return tables.table(rows, columns, evidence=where, caption=f"{_about(name)}{note}")
+
+
+def _beside(recorded: Rung, simulated: Rung) -> list[str]:
+    """The simulated time and memory, each with how far off it is."""
+    seconds, nbytes = simulated.seconds / recorded.seconds - 1, simulated.nbytes / recorded.nbytes - 1
+    return [
+        f"{format_seconds(simulated.seconds)} ({seconds:+.0%})",
+        f"{size_text(simulated.nbytes)} ({nbytes:+.0%})",
     ]
-    note = "" if name not in TASKS else "; compiled: Inductor's plan, see inductor.py"
-    return tables.table(rows, columns, evidence=evidence, caption=f"{_about(name)}{note}")
 
 
 def _about(name: str) -> str:
@@ -158,9 +176,9 @@ def _about(name: str) -> str:
 
 def ladders() -> plots.Picture:
     """Every ladder, as times and shares of its plain step; lines where the sources' promises lie."""
-    rows = {WHAT[name]: scored(name) for name in NAMES}
+    rows = {f"{WHAT[name]}, {evidence(name).partition(' ')[0]}": scored(name) for name in NAMES}
     lines = {sources.every()[key]["english"]: (times, share) for key, times, share, _ in HEADLINES}
-    return plots.ladder_shares(rows, lines, evidence=_rows(NAMES[0])[1], title="The reference repair")
+    return plots.ladder_shares(rows, lines, evidence=evidence(*NAMES), title="The reference repair")
 
 
 def of_the_script(name: str) -> list[dict[str, Any]]:
