@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -360,7 +361,8 @@ def _once_more(
             if text := _fault(report, plain[i], *wants[i], compare, match):
                 return f"{of(i)}: {text}"
         good = [report for report, one in zip(reports, plain, strict=True) if one.raises is None]
-        return verify is not None and good and _verified(verify, good) or ""
+        text = _verified(verify, good) if verify is not None and good else ""
+        return f"{name}: {text}" if text else ""
 
     def asked(filled: bool) -> tuple[dict[str, Any], list[Report]]:
         reply = _ask(request | {"filled": filled, "unchanged": match.unchanged}, look)
@@ -368,7 +370,7 @@ def _once_more(
 
     reply, reports = asked(True)
     if text := wrong(reports):
-        why = _EMPTY if "nan" in text or not wrong(asked(False)[1]) else _STATE
+        why = _EMPTY if _NAN.search(text) or not wrong(asked(False)[1]) else _STATE
         raise _failed(name, f"{text}\n  {why}", look)
     for i, report in enumerate(reply["later"]):
         if report.get("incoming") or report["backward"]:
@@ -381,6 +383,7 @@ def _once_more(
         raise _failed(name, f"{of(i)}: {_SPOILT}", look)
 
 
+_NAN = re.compile(r"\bnan\b")
 _EMPTY = (
     "The first call was right, by luck: it read memory that nobody had written. This time what `torch.empty` and its like take "
     "held NaN (integers: the largest). In training it holds what another tensor left there."

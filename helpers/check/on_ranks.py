@@ -11,7 +11,6 @@ import torch
 from helpers import check, ranks
 from helpers.check.judges import each_value
 
-
 #: for `check.function`: the answer runs in processes that begin anew
 ONCE = "on ranks, which begin anew each time"
 
