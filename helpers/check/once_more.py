@@ -108,7 +108,8 @@ def backward_watched() -> Iterator[list[str]]:
 
 
 def _all_below(kind: type) -> Iterator[type]:
-    for one in type.__subclasses__(kind):
+    below: list[type] = type.__subclasses__(kind)
+    for one in below:
         yield one
         yield from _all_below(one)
 

@@ -184,8 +184,8 @@ def _once_more(
                 report, value, inputs = _run(subject, drive, cases[i], silent)
             report["backward"] = (guilty or [""])[0]
             if drive is None and report["error"] is None and request["unchanged"]:
-                fresh = decode(cases[i]["args"]), decode(cases[i]["kwargs"])
-                report["input"] = once_more.changed_input(*inputs, *fresh)
+                was = decode(cases[i]["args"]), decode(cases[i]["kwargs"])
+                report["input"] = once_more.changed_input(*inputs, *was)
             if report["error"] is None:
                 results.append((i, value, report["value"]))
             reports.append(report)
