@@ -137,7 +137,7 @@ def test_what_the_caller_gave() -> None:
     text = told(f, case, expect=want)
     assert "changed what it was given. Afterwards input 0[0] is 1, wanted 3" in text
     assert case.args == ([3, 1],)
-    assert changed_input(([X],), {"n": 1}, ([X.clone()],), {"n": 2}) == "n is 1, wanted 2"
+    assert changed_input((([X],), {"n": 1}), (([X.clone()],), {"n": 2})) == "n is 1, wanted 2"
 
 
 def test_other_numbers_are_numbers_that_were_there() -> None:

@@ -19,6 +19,8 @@ import torch
 
 from helpers.check.compare import difference
 
+#: args, kwargs
+Inputs = tuple[Any, Any]
 #: calls with other numbers, after the last case and before the results are read again: as many as a ring may have places
 OTHERS = 3
 
@@ -58,11 +60,12 @@ def with_other_numbers(value: Any) -> tuple[Any, bool]:
     return value, False
 
 
-def changed_input(args: Any, kwargs: Any, was_args: Any, was_kwargs: Any) -> str:
+def changed_input(now: Inputs, before: Inputs) -> str:
     """What has become of the first input that is no longer as it was; "" if all are."""
+    (args, kwargs), (was_args, was_kwargs) = now, before
     named = [(f"input {i}", *both) for i, both in enumerate(zip(args, was_args, strict=True))]
     named += [(name, kwargs[name], was) for name, was in was_kwargs.items()]
-    return next((odd for at, now, was in named if (odd := difference(now, was, 0.0, 0.0, at=at))), "")
+    return next((odd for at, one, was in named if (odd := difference(one, was, 0.0, 0.0, at=at))), "")
 
 
 @contextlib.contextmanager

@@ -185,7 +185,7 @@ def _once_more(
             report["backward"] = (guilty or [""])[0]
             if drive is None and report["error"] is None and request["unchanged"]:
                 was = decode(cases[i]["args"]), decode(cases[i]["kwargs"])
-                report["input"] = once_more.changed_input(*inputs, *was)
+                report["input"] = once_more.changed_input(inputs, was)
             if report["error"] is None:
                 results.append((i, value, report["value"]))
             reports.append(report)
