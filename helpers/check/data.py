@@ -158,7 +158,8 @@ def _encode_part(part: Any) -> int | None:
 def decode(item: Any) -> Any:
     """The value that :func:`encode` was given."""
     if isinstance(item, list):
-        return item if _AS_IT_IS.issuperset(map(id, map(type, item))) else [decode(v) for v in item]
+        # a list of its own: what an answer does to it, the request does not see
+        return [*item] if _AS_IT_IS.issuperset(map(id, map(type, item))) else [decode(v) for v in item]
     if not isinstance(item, dict):
         return item
     kind = item[KIND]

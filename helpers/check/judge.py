@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import inspect
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -149,8 +150,8 @@ def _ask(request: dict[str, Any], look: str) -> dict[str, Any]:
         raise _failed(name, f"{name!r} {reply['odd']}.", look)
     if "broken" in reply:
         raise _failed(name, reply["broken"], look)
-    wanted = "value" if request["what"] == "value" else "reports"
-    if wanted not in reply or (wanted == "reports" and len(reply["reports"]) != len(request["cases"])):
+    wanted = "value" if request["what"] == "value" else "later" if "filled" in request else "reports"
+    if wanted not in reply or (wanted != "value" and len(reply[wanted]) != len(request["cases"])):
         text = "the notebook did not answer in the agreed form: has it replaced json, or the grader?"
         raise _failed(name, text, look)
     return reply
@@ -265,6 +266,7 @@ def function(
     look: str = "",
     note: str = "",
     counters: bool = True,
+    once: str = "",
 ) -> None:
     """Call the learner's function ``name`` on every case, under the counters, and compare.
 
@@ -282,6 +284,7 @@ def function(
     passed: what is said of calls that are right, in place of their number.
     look, note: where to look again, and one more line of help, in the message of a failure.
     counters: False leaves them out, and a report's ``counts`` empty: calls that take seconds take half as many.
+    once: why the cases are not called once more (:mod:`helpers.check.once_more`); else they are, if all is right.
 
     Raises :class:`CheckFailed` with what was measured, what was wanted and what to look at.
     """
@@ -307,6 +310,8 @@ def function(
         if some and not raising and verify is not None:
             if text := _verified(verify, [reports[i] for i in some]):
                 raise _failed(name, f"{name}: {text}", look, note)
+    if not once:
+        _once_more(name, request, cases, plain, wants, reports, expect is not None, match, verify, call, look)
     if passed is not None:
         _passed(name, f"{name}: {passed(reports)}")
         return
@@ -330,6 +335,72 @@ def _request(
         sent.append({"args": args, "kwargs": kwargs, "seed": case.seed, "grad_outputs": outputs})
     asked = {"cases": sent, "grads": match.grads, "drive": _sent(drive), "counters": counters}
     return {"what": "function", "name": name} | asked, wants
+
+
+def _once_more(
+    name: str,
+    request: dict[str, Any],
+    cases: Sequence[Any],
+    plain: list[Case],
+    wants: list[tuple[Any, Any]],
+    first: list[Report],
+    compare: bool,
+    match: Match,
+    verify: Callable[[list[Report]], str | None] | None,
+    call: str,
+    look: str,
+) -> None:
+    """Raises CheckFailed unless the cases, called again by :mod:`helpers.check.once_more`, are what they were the first time."""
+
+    def of(i: int) -> str:
+        return call or f"{name}({_arguments(plain[i])})"
+
+    def wrong(reports: list[Report]) -> str:
+        for i, (report, was) in enumerate(zip(reports, first, strict=True)):
+            report.counts = was.counts
+            if text := _fault(report, plain[i], *wants[i], compare, match):
+                return f"{of(i)}: {text}"
+        good = [report for report, one in zip(reports, plain, strict=True) if one.raises is None]
+        text = _verified(verify, good) if verify is not None and good else ""
+        return f"{name}: {text}" if text else ""
+
+    def asked(filled: bool) -> tuple[dict[str, Any], list[Report]]:
+        reply = _ask(request | {"filled": filled, "unchanged": match.unchanged}, look)
+        return reply, [_report(*one) for one in zip(cases, plain, reply["later"], strict=True)]
+
+    reply, reports = asked(True)
+    if text := wrong(reports):
+        why = _EMPTY if _NAN.search(text) or not wrong(asked(False)[1]) else _STATE
+        raise _failed(name, f"{text}\n  {why}", look)
+    for i, report in enumerate(reply["later"]):
+        if report.get("incoming") or report["backward"]:
+            raise _failed(name, f"{of(i)}: {_INCOMING}", look)
+        if text := report.get("input"):
+            raise _failed(
+                name, f"{of(i)}: right, but it changed what it was given. Afterwards {text}. {_INPUT}", look
+            )
+    for i in reply["spoilt"]:
+        raise _failed(name, f"{of(i)}: {_SPOILT}", look)
+
+
+_NAN = re.compile(r"\bnan\b")
+_EMPTY = (
+    "The first call was right, by luck: it read memory that nobody had written. This time what `torch.empty` and its like take "
+    "held NaN (integers: the largest). In training it holds what another tensor left there."
+)
+_STATE = (
+    "The first call was right; this is the same call again, later in the same process. Something that outlives a call "
+    "(a global, a cache, a buffer, an attribute) has another value now. In training each step comes after others."
+)
+_INCOMING = (
+    "right, but its backward changed the gradient that came in, in place. It is not yours: the caller, or another branch of "
+    "the graph, still reads it."
+)
+_INPUT = "The caller still needs it, and the next call with it gives something else: work on a copy."
+_SPOILT = (
+    "right when it returned, but another when it was read again after later calls: one of them wrote into it. A training loop "
+    "keeps results of many steps, and all of them would be the last one. Each call returns something of its own."
+)
 
 
 def _report(given: Any, case: Case, reply: dict[str, Any]) -> Report:

@@ -11,6 +11,9 @@ import torch
 from helpers import check, ranks
 from helpers.check.judges import each_value
 
+#: for `check.function`: the answer runs in processes that begin anew
+ONCE = "on ranks, which begin anew each time"
+
 
 def on_ranks(job: Callable[..., Any], stuck: str = "") -> Callable[..., list[Any]]:
     """A drive: what `job(answer, *inputs)` returns on each of n ranks; n is the first input of a case.
@@ -41,6 +44,7 @@ def _on_this_rank(module: str, job: str, *inputs: Any) -> Any:
 
 def check_ranks(name: str, drive: Any, wrong: Callable[..., str | None], *inputs: Any, **told: Any) -> None:
     """One case of a job: n, then its other inputs; wrong(what each rank told, *inputs) says what is wrong with it."""
+    told.setdefault("once", ONCE)
     check.function(name, [check.case(*inputs)], drive=drive, verify=each_value(wrong), **told)
 
 

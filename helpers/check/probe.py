@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
+from helpers.check import once_more
 from helpers.check.data import NotPlain, decode, encode
 from helpers.check.recount import ENOUGH_S, READING, Seen
 from helpers.counters import count
@@ -64,10 +65,12 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
     drive = _load_drive(request["drive"]) if request.get("drive") else None
     if request.get("again"):
         return {"again": _again(subject, drive, request)}
+    if "filled" in request:
+        return _once_more(subject, drive, request)
     reports = []
     for case in request["cases"]:
         with _uncollected():
-            reports.append(_run(subject, drive, case, request))
+            reports.append(_run(subject, drive, case, request)[0])
     return {"reports": reports}
 
 
@@ -165,6 +168,48 @@ def _again(
     return cases
 
 
+def _once_more(
+    subject: Callable[..., Any], drive: Callable[..., Any] | None, request: dict[str, Any]
+) -> dict[str, Any]:
+    """The cases again, last first, as :mod:`helpers.check.once_more` says; "filled": whether memory is.
+
+    "later": their reports, without counts; of each also "input", what has become of an input, and "backward", the Function that
+    changed a gradient that came into it. "spoilt": the cases whose result was another after the last call.
+    """
+    cases, reports, results = request["cases"], list[dict[str, Any]](), list[tuple[int, Any, Any]]()
+    silent = request | {"counters": False}
+    with once_more.filled(request["filled"]):
+        for i in reversed(range(len(cases))):
+            with once_more.backward_watched() as guilty:
+                report, value, inputs = _run(subject, drive, cases[i], silent)
+            report["backward"] = (guilty or [""])[0]
+            if drive is None and report["error"] is None and request["unchanged"]:
+                was = decode(cases[i]["args"]), decode(cases[i]["kwargs"])
+                report["input"] = once_more.changed_input(inputs, was)
+            if report["error"] is None:
+                results.append((i, value, report["value"]))
+            reports.append(report)
+        if drive is None:
+            _with_other_numbers(subject, cases[0])
+    spoilt = once_more.kept(results, _plain)
+    return {"later": reports[::-1], "spoilt": spoilt[:1]}
+
+
+def _with_other_numbers(subject: Callable[..., Any], case: dict[str, Any]) -> None:
+    """Some more calls like this one, of which nothing is wanted."""
+    for _ in range(once_more.OTHERS):
+        args, some = once_more.with_other_numbers(decode(case["args"]))
+        if not some:
+            return
+        nowhere = io.StringIO()
+        with (
+            contextlib.suppress(Exception),
+            contextlib.redirect_stdout(nowhere),
+            contextlib.redirect_stderr(nowhere),
+        ):
+            subject(*args, **decode(case["kwargs"]))
+
+
 def _calling(subject: Callable[..., Any], drive: Callable[..., Any] | None) -> Callable[..., Any]:
     if drive is None:
         return subject
@@ -184,11 +229,13 @@ def _run(
     drive: Callable[..., Any] | None,
     case: dict[str, Any],
     request: dict[str, Any],
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], Any, Any]:
+    """A case's report; and what was returned, and the inputs, as they are."""
     _seed(case["seed"])
     args, kwargs = decode(case["args"]), decode(case["kwargs"])
     before = [_snapshot(a) for a in args]
     grad_outputs = decode(case["grad_outputs"])
+    came_in = [g.clone() for g in grad_outputs]
     printed = io.StringIO()
     report: dict[str, Any] = dict.fromkeys(("value", "error", "grads", "counts"))
     report |= {"changed": [], "view_of": []}
@@ -205,21 +252,22 @@ def _run(
         report["error"] = describe(problem)
     report["printed"] = io.StringIO.getvalue(printed)[:KEEP_OUTPUT]
     if report["error"] is not None:
-        return report
+        return report, value, (args, kwargs)
     try:
         report["value"] = _plain(value)
         if request["grads"]:
             report["grads"] = [_plain(getattr(a, "grad", None)) for a in args]
     except NotPlain as odd:
         report["error"] = {"type": "NotPlain", "text": str(odd), "where": ""}
-        return report
+        return report, value, (args, kwargs)
+    report["incoming"] = not all(map(torch.equal, grad_outputs, came_in))
     report["geometry"] = _geometry(value)
     report["changed"] = [
         i for i, (a, b) in enumerate(zip(args, before, strict=True)) if b is not None and not _same(a, b)
     ]
     report["view_of"] = [i for i, a in enumerate(args) if isinstance(a, torch.Tensor) and _shares(value, a)]
     report["counts"] = counts and counts.as_dict()
-    return report
+    return report, value, (args, kwargs)
 
 
 def _plain(value: Any) -> Any:

@@ -295,7 +295,6 @@ check_block(
     layer(72, 24, 40, trained=True),
     layer(50, 24, 40, trained=True, data=True),
 )
-check_block(layer(12, 8, 10), two_calls=True)
 ### END HIDDEN TESTS
 
 # %% hidden="few_operators" points=1

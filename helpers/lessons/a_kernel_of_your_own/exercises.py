@@ -363,6 +363,7 @@ def check_operator(*cases: Used) -> None:
         verify=verify,
         look="3 · An operator of PyTorch",
         counters=False,
+        once="it is compiled, which takes seconds",
     )
 
 

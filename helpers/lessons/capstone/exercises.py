@@ -174,6 +174,7 @@ def _check(name: str, area: str, counter: str, runs: tuple[Run, ...]) -> None:
     compiles = counter == "compilations"
     note = f"In a cell of its own, capstone.compare(script, {name}(script)) shows every counter."
     how: dict[str, Any] = {"call": f"{name}(script)", "look": _LOOK[area], "note": note, "counters": False}
+    how["once"] = "a whole training, which takes seconds"
     default = asdict(Run())
     wanted_runs = [
         {k: v for k, v in asdict(each_run).items() if v != default[k]} for each_run in runs or (Run(),)

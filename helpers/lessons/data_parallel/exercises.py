@@ -14,7 +14,7 @@ from torch import nn
 
 from helpers import check, ranks
 from helpers.check.judges import each_value
-from helpers.check.on_ranks import check_ranks, normal, on_ranks, secret
+from helpers.check.on_ranks import ONCE, check_ranks, normal, on_ranks, secret
 from helpers.simulator.world.buckets import Backward, Gradient, overlap
 
 _HIDE_IT = "3 · Hide it: buckets and overlap"
@@ -104,7 +104,8 @@ def check_ring_all_reduce(*cases: check.Case) -> None:
         "Not all inputs fill n pieces alike. Each rank makes its own numbers.",
         "2 · What it takes: α and β",
     )
-    check.function("ring_all_reduce", cases, drive=_ring, verify=each_value(_as_a_ring), look=look, note=note)
+    known: dict[str, Any] = {"look": look, "note": note, "once": ONCE}
+    check.function("ring_all_reduce", cases, drive=_ring, verify=each_value(_as_a_ring), **known)
 
 
 # --- 14.3 BucketedDDP ---------------------------------------------------------------------------------------------

@@ -18,6 +18,8 @@ from helpers.check.sealed import sealed
 
 _ALLOWED_S = 20e-6
 _WARM_UP = 5
+#: for `check.function`
+_ONCE = "hundreds of series, in which whatever a call leaves behind shows already"
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ def _too_wide(machine: Machine, width: float, held: int) -> str | None:
 def check_paired_speedup(*machines: Machine, refused: Sequence[tuple[int, int]] = ((5, 5),)) -> None:
     """refused: lengths of before and after that raise ValueError."""
     look, judge = '"Noise" and "Drift, and runs in pairs", above', each(_wrong_intervals, told=True)
-    check.function("paired_speedup", machines, drive=_intervals, verify=judge, look=look)
+    check.function("paired_speedup", machines, drive=_intervals, verify=judge, look=look, once=_ONCE)
     check.function("paired_speedup", _refused(refused), drive=_intervals, look="the docstring: ValueError")
 
 
@@ -303,7 +305,7 @@ def check_verdict(expected: Mapping[str, str], machines: Sequence[Machine] = ())
         return None
 
     look = '"Noise" and "Drift, and runs in pairs", above: what a disturbed run does to a mean and a median'
-    check.function("verdict", cases, drive=_answers, verify=wrong_words, look=look)
+    check.function("verdict", cases, drive=_answers, verify=wrong_words, look=look, once=_ONCE)
     check.function("verdict", _refused([(9, 8), (5, 4)]), drive=_answers, look="the docstring: ValueError")
 
 

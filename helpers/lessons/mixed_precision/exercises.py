@@ -414,17 +414,9 @@ def net(sizes: tuple[int, ...], multiple: int, rows: tuple[int, ...]) -> check.C
 
 
 def _run_batches(aligned: Any, weights: Tensors, biases: Tensors, multiple: int, batches: Tensors) -> Any:
-    """One forward for all batches: the results, and what has become of the inputs. Memory that nobody wrote holds nan."""
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    torch.use_deterministic_algorithms(True, warn_only=True)  # then torch.empty gives nan
-    try:
-        forward = aligned(weights, biases, multiple)
-        return [forward(x) for x in batches], weights, biases, batches
-    finally:
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+    """One forward for all batches: the results, and what has become of the inputs."""
+    forward = aligned(weights, biases, multiple)
+    return [forward(x) for x in batches], weights, biases, batches
 
 
 def _unpadded(weights: Tensors, biases: Tensors, multiple: int, batches: Tensors) -> Any:

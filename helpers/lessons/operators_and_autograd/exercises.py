@@ -52,14 +52,8 @@ def _few_operators(x: torch.Tensor, *others: torch.Tensor, **options: float) -> 
     return {"operators": 7 if trained else 6, "syncs": 0}
 
 
-_TWO_CALLS = "This was looked at after a second call: each call returns a tensor of its own."
-
-
-def check_block(*cases: check.Case, gradients: bool = False, two_calls: bool = False) -> None:
-    """Values within the budget of operators, or, of inputs that want gradients, these.
-
-    two_calls: the first call's values after a second one.
-    """
+def check_block(*cases: check.Case, gradients: bool = False) -> None:
+    """Values within the budget of operators, or, of inputs that want gradients, these."""
     match, look = check.Match(rtol=1e-4, atol=1e-5), "3 · Operators that exist already"
     known: dict[str, Any] = {"match": match, "budget": _few_operators, "look": look}
     if gradients:
@@ -67,8 +61,6 @@ def check_block(*cases: check.Case, gradients: bool = False, two_calls: bool = F
         match = check.Match(grads=True, rtol=1e-9 if exact else 1e-3, atol=1e-9 if exact else 1e-4)
         note = "block is part of a network that is being trained: gradients must come back through it."
         known = {"match": match, "look": "Further · What a node keeps", "note": note}
-    if two_calls:
-        known = {"match": match, "look": look, "drive": first_of_two, "note": _TWO_CALLS}
     check.function("block", cases, _plain_block, **known)
 
 
@@ -80,14 +72,11 @@ def _safe_tanhexp(x: torch.Tensor) -> torch.Tensor:
 
 
 def _keep(tanhexp: Callable[[torch.Tensor], torch.Tensor], n: int, count: Any) -> dict[str, Any]:
-    """What is saved for backward, and alive after forward; the gradient, if x changes in between; and what has become
-    of ones that came into backward."""
+    """What is saved for backward, and alive after forward; and the gradient, if x changes in between."""
     leaf = torch.linspace(-3, 3, n, requires_grad=True)
     x = leaf * 1.0
     # what a first call imports and keeps for ever is not meant; its gradient comes transposed
     torch.autograd.grad(tanhexp(leaf.view(2, -1) * 1.0).t(), leaf, torch.ones(n // 2, 2))
-    incoming = torch.ones(n)
-    torch.autograd.grad(tanhexp(leaf * 1.0), leaf, incoming)
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -103,8 +92,7 @@ def _keep(tanhexp: Callable[[torch.Tensor], torch.Tensor], n: int, count: Any) -
         y.sum().backward()
     except RuntimeError:
         leaf.grad = None  # it raised, which is fine
-    kept = {"saved": saved, "live": live, "in_python": in_python}
-    return kept | {"gradient": leaf.grad, "incoming": incoming}
+    return {"saved": saved, "live": live, "in_python": in_python, "gradient": leaf.grad}
 
 
 @cache
@@ -133,11 +121,6 @@ def _lean(got: dict[str, Any], n: int) -> str | None:
             f"{none}when x was changed in place before backward, the gradient came out wrong with no error. "
             "What sits on an attribute of ctx or in a closure has no version check; what save_for_backward "
             "keeps has one."
-        )
-    if not torch.equal(got["incoming"], torch.ones(n)):
-        return (
-            "backward changed the gradient that came in, in place. It is not yours: the caller, or another branch of "
-            "the graph, still reads it."
         )
     return None
 
@@ -345,6 +328,3 @@ def check_grad_norms(
         want, known["drive"] = [{"norms": norms} | _NO_GRAPH for norms in want], _with_graphs_named
     cases = [check.case(*net.tensors()) for net in nets]
     check.function("grad_norms", cases, want, note=note, **known)
-    if not graphs:
-        known = {"match": _MATCH, "drive": first_of_two, "note": _TWO_CALLS}
-        check.function("grad_norms", cases[:1], want[:1], **known)

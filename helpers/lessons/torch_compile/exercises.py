@@ -13,6 +13,7 @@ from helpers.check.judges import each_value
 from helpers.pytorch import private_torch
 
 Tensors = list[torch.Tensor]
+_ONCE = "it is compiled, which takes seconds and depends on what was compiled before"
 _ASSUMED = "2 · What is assumed"
 #: n and length of each input
 Shapes = Sequence[tuple[int, int]]
@@ -75,7 +76,7 @@ def _not_centred(x: torch.Tensor, limit: float, value: Any) -> str | None:
 
 def check_centre(*cases: check.Case, note: str = "") -> None:
     judge, look = each_value(_one_graph), "1 · What is captured"
-    check.function("centre", cases, drive=_compile_and_call, verify=judge, look=look, note=note)
+    check.function("centre", cases, drive=_compile_and_call, verify=judge, look=look, note=note, once=_ONCE)
 
 
 # --- 11.2 cache ---------------------------------------------------------------------------------------------------
@@ -136,7 +137,7 @@ def _as_the_compiler(value: dict[str, Any], sizes: list[int], dynamic: bool | No
 
 
 def check_cache(*cases: check.Case) -> None:
-    check.function("cache", cases, drive=_say, verify=each_value(_as_the_compiler), look=_ASSUMED)
+    check.function("cache", cases, drive=_say, verify=each_value(_as_the_compiler), look=_ASSUMED, once=_ONCE)
 
 
 # --- 11.3 serve ---------------------------------------------------------------------------------------------------
@@ -212,7 +213,12 @@ def _two_compilations(got: dict[str, Any], shapes: Shapes) -> str | None:
 def check_serve(*cases: Shapes) -> None:
     cases_of_shapes = [check.case(shapes) for shapes in cases]
     check.function(
-        "serve", cases_of_shapes, drive=_serve_shapes, verify=each_value(_two_compilations), look=_ASSUMED
+        "serve",
+        cases_of_shapes,
+        drive=_serve_shapes,
+        verify=each_value(_two_compilations),
+        look=_ASSUMED,
+        once=_ONCE,
     )
 
 
@@ -265,7 +271,7 @@ def check_addcmul_backend(programs: Mapping[str, tuple[int, int]]) -> None:
     cases = [check.case(program, *wanted) for program, wanted in programs.items()]
     judge, look = each_value(_replaced), "Further: What is made of it"
     note = "torch.compile(f, backend=addcmul_backend) tries it on your own f."
-    check.function("addcmul_backend", cases, drive=_rewrite, verify=judge, look=look, note=note)
+    check.function("addcmul_backend", cases, drive=_rewrite, verify=judge, look=look, note=note, once=_ONCE)
 
 
 # --- 11.5 prepare -------------------------------------------------------------------------------------------------
@@ -287,4 +293,4 @@ def _few_nests(got: dict[str, Any], call: tuple[torch.Tensor]) -> str | None:
 def check_prepare(*xs: torch.Tensor) -> None:
     cases, judge, look = [check.case((x,)) for x in xs], each_value(_few_nests), "3 · The kernel, read"
     note = "print(compiling.kernels(prepare, x).readable) shows the nests."
-    check.function("prepare", cases, drive=_compile_and_call, verify=judge, look=look, note=note)
+    check.function("prepare", cases, drive=_compile_and_call, verify=judge, look=look, note=note, once=_ONCE)

@@ -1,4 +1,4 @@
-# every batch lies in one buffer, and the next one writes over it: earns 1
+# every batch lies in one buffer, and the next one writes over it: earns 0
 _buffer = torch.empty(10_000_000, dtype=torch.int64)
 
 
