@@ -7,10 +7,9 @@ python -m helpers.lessons.beside --page    write it into docs/recording.md, afte
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from helpers import recordings, trace
 from helpers.lessons import record
@@ -24,6 +23,8 @@ HEAD = (
 CARD = "H100"
 #: what a table's column is called → what is compared
 _TIMES, _BYTES = ("seconds", "us", "_s", "_us"), ("bytes", "reserved", "allocated")
+#: columns that are results, and not compared
+_SEEN = ("kernels", "first", "same", "refused", "segments")
 
 
 def names() -> list[str]:
@@ -68,24 +69,26 @@ def _pairs(real: recordings.Result, simulated: recordings.Result) -> dict[str, l
     return found
 
 
-def _values(result: recordings.Result) -> Iterator[tuple[tuple[int, str], float]]:
-    for at, entry in enumerate(result.table or []):
-        for column, value in _numbers(entry).items():
-            what = "time" if column.endswith(_TIMES) else "bytes" if column.endswith(_BYTES) else ""
-            if what:
-                yield (at, f"{what}:{column}"), value
+def _values(result: recordings.Result) -> Iterator[tuple[tuple[str, str], float]]:
+    """(of which row, what) → value. A row is told by its columns that hold no result: a recording has rows that no simulation has."""
+    for entry in result.table or []:
+        told = sorted((column, str(value)) for column, value in entry.items() if not _what(column))
+        row = repr([(column, value) for column, value in told if column not in _SEEN])
+        for column, value in entry.items():
+            if _what(column):
+                yield (row, f"{_what(column)}:{column}"), value
     if result.trace is not None:
         idle = trace.idle(result.trace)
-        yield (0, "length of the trace"), idle.span
-        yield (0, "share of it that the GPU computes"), idle.busy
+        yield ("", "length of the trace"), idle.span
+        yield ("", "share of it that the GPU computes"), idle.busy
 
 
-def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:
-    return {column: value for column, value in entry.items() if isinstance(value, int | float)}
+def _what(column: str) -> str:
+    return "time" if column.endswith(_TIMES) else "bytes" if column.endswith(_BYTES) else ""
 
 
 def table() -> str:
-    return "\n".join([HEAD, *(row(name) for name in names())])
+    return "\n".join([HEAD, *filter(None, map(row, names()))])
 
 
 def main() -> None:

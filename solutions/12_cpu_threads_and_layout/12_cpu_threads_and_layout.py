@@ -847,6 +847,9 @@ check_channels_last_net(
 lesson.on_gpu(experiments.turning_kernels, "12/layouts", experiments.recorded_layouts)
 
 # %% [markdown]
+# In the recording each convolution of a contiguous input needs three kernels more. By their names they turn a layout into another: two before the product, one after it.
+
+# %% [markdown]
 # ### Numbers side by side
 #
 # A **vector** instruction computes on 8 floats at once (AVX2), on 16 (AVX-512) or on 4 (NEON). Inductor writes C++ for the

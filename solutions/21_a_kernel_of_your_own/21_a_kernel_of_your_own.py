@@ -695,6 +695,15 @@ experiments.reuse(4096, tiles)
 # tiles of 128. The orange line is what the card needs if every load goes to device memory. So the tile would need a side of twice {{needed:.0f}}, and no such tile fits: it lies in
 # registers, and they are few. The rest is the **cache's** work: programs that run at the same time load the same bands, and find them there.
 #
+# Here is a kernel with such tiles, compiled by Triton for a real H100, and the one that has a program for each element:
+
+# %% experiment
+experiments.recorded_products()
+
+# %% [markdown]
+# Larger tiles, fewer loads, less time: each doubling of the side is worth about a factor of two or more. PyTorch's product is still faster than the largest tile: its library
+# knows this card better. So a product of your own pays only if something else goes into it.
+#
 # **Exercise 21.3 — a product in tiles** (★★, 14 min)
 #
 # Write the tiled product. A program goes along k in steps of `inner`, and adds to a block of sums, which it stores at the end. As in

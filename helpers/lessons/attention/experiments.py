@@ -175,8 +175,15 @@ def recorded_backends() -> Table:
     return table(rows, ["call", "the backend on a real H100", "kernels"], evidence=recording.evidence)
 
 
+def recorded_block_times() -> dict[str, float]:
+    """way → seconds of attention over 8,192 tokens on the recorded card."""
+    return {
+        row["way"]: row["us"] / 1e6 for row in recordings.show("19/blocks", prefer="recorded").table or ()
+    }
+
+
 def recorded_blocks() -> Table:
-    """Attention over 8,192 tokens on a recorded card: SDPA, and FlexAttention with three block masks."""
+    """The same as a table, with the peak: SDPA, and FlexAttention with three block masks."""
     recording = recordings.show("19/blocks", prefer="recorded")
     rows = [
         (row["way"], format_seconds(row["us"] / 1e6), f"{row['peak_bytes'] / MIB:,.0f}")

@@ -446,6 +446,8 @@ def loaded(program: Any, step: Step) -> Table | str:
     if not package.exists():
         return "there is no package: the cell before says why"
     said = _without_source(package, tokens, place)
+    if isinstance(said, str):
+        return said
     with torch.no_grad():
         logits = step(tokens, torch.tensor([place]))
         run, at = private_torch.aoti_load_package(str(package)), torch.tensor([place])
@@ -462,8 +464,11 @@ def loaded(program: Any, step: Step) -> Table | str:
     return table(rows, ["the package", ""], evidence="live (CPU)")
 
 
-def _without_source(package: Path, tokens: Tensor, place: int) -> dict[str, str]:
-    """What a process says that has nothing but the package: its logits' first numbers, and whether it has our modules."""
+def _without_source(package: Path, tokens: Tensor, place: int) -> dict[str, str] | str:
+    """What a process says that has nothing but the package: its logits' first numbers, and whether it has our modules.
+
+    A sentence where it cannot run the package.
+    """
     program = (
         "import sys, torch\n"
         f"run = torch._inductor.aoti_load_package({str(package)!r})\n"
@@ -471,9 +476,10 @@ def _without_source(package: Path, tokens: Tensor, place: int) -> dict[str, str]
         "print([round(float(x), 3) for x in logits.flatten()[:3]])\n"
         "print('yes' if any(name.startswith('helpers') for name in sys.modules) else 'no')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, encoding="utf-8", check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8")
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return f"a process that has nothing but the package could not run it (it ended with {done.returncode}): {last}"
     logits, source = done.stdout.split("\n")[:2]
     return {"logits": logits, "source": source}
 

@@ -330,24 +330,38 @@ def recorded_fusion(recording: Any) -> Table:
     return table(rows, columns, evidence=recording.evidence)
 
 
-def recorded_layer() -> Table:
-    """A Transformer layer on a recorded GPU, forward and backward: time and kernels, eager and compiled in two modes."""
+@dataclass(frozen=True)
+class Layer:
+    """A Transformer layer on a recorded GPU, forward and backward: eager, compiled, and as a CUDA graph."""
+
+    evidence: str
+    rows: list[dict[str, Any]]
+
+    def gain(self, precision: str, tokens: int, way: str) -> float:
+        """How many times as fast as eager."""
+        us = {(row["precision"], row["tokens"], row["way"]): row["us"] for row in self.rows}
+        return float(us[precision, tokens, "eager"] / us[precision, tokens, way])
+
+    def table(self) -> Table:
+        rows = []
+        for row in self.rows:
+            gain = self.gain(row["precision"], row["tokens"], row["way"])
+            rows.append(
+                (
+                    f"{row['precision']}, {row['tokens']:,} tokens",
+                    row["way"],
+                    format_seconds(row["us"] / 1e6),
+                    f"{gain:.2f} ×",
+                    row["kernels"],
+                )
+            )
+        columns = ["layer of width 1,024", "way", "time", "times as fast", "kernels"]
+        return table(rows, columns, evidence=self.evidence, caption="forward and backward")
+
+
+def recorded_layer() -> Layer:
     recording = recordings.show("11/layer", prefer="recorded")
-    rows, eager = [], 1.0
-    for row in recording.table or ():
-        eager = row["us"] if row["way"] == "eager" else eager
-        layer = f"{row['precision']}, {row['tokens']:,} tokens"
-        shown = format_seconds(row["us"] / 1e6), f"{eager / row['us']:.2f} ×", row["kernels"]
-        rows.append((layer, row["way"], *shown, f"{row['peak_bytes'] / 2**20:,.0f}"))
-    columns = [
-        "layer of width 1,024",
-        "way",
-        "time",
-        "times as fast",
-        "kernels",
-        "peak above the weights, MiB",
-    ]
-    return table(rows, columns, evidence=recording.evidence)
+    return Layer(recording.evidence, recording.table or [])
 
 
 def modes() -> Table:
