@@ -30,7 +30,8 @@ from helpers import bench, compare, lesson, plots, simulate
 from helpers.lessons.measure_first import experiments
 
 lesson.start(
-    "00_measure_first", evidence=["simulated (H100)", "simulated (noisy machine)", "live (CPU)", "arithmetic"]
+    "00_measure_first",
+    evidence=["simulated (H100)", "recorded (H100)", "simulated (noisy machine)", "live (CPU)", "arithmetic"],
 )
 
 # %% [markdown]

@@ -25,7 +25,7 @@ from helpers import count, lesson, simulate
 from helpers.lessons.operators_and_autograd.graph import autograd_graph
 from helpers.lessons.operators_and_autograd.overhead import crossover
 
-lesson.start("02_operators_and_autograd", evidence=["live (CPU)", "simulated (H100)"])
+lesson.start("02_operators_and_autograd", evidence=["live (CPU)", "simulated (H100)", "recorded (H100)"])
 
 # %% [markdown]
 # ## 1 · One line, how many operators?

@@ -50,7 +50,7 @@ def squares(out):
     return out.square().mean()
 
 
-lesson.start("09_saving_memory", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
+lesson.start("09_saving_memory", evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "arithmetic"])
 
 # %% [markdown]
 # ## 1 · What is there, and when is it the most?

@@ -31,7 +31,14 @@ from helpers.lessons.mixed_precision.format_picture import float_bits, float_ran
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
 lesson.start(
     "10_mixed_precision",
-    evidence=["live (CPU)", "published", "simulated (H100)", "simulated (A100)", "arithmetic"],
+    evidence=[
+        "live (CPU)",
+        "published",
+        "recorded (H100)",
+        "simulated (H100)",
+        "simulated (A100)",
+        "arithmetic",
+    ],
 )
 
 # %% [markdown]

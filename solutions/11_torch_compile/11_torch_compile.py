@@ -31,7 +31,7 @@ from helpers import compiling, lesson
 from helpers.lessons.torch_compile import experiments
 
 torch.set_num_threads(1)
-lesson.start("11_torch_compile", evidence=["live (CPU)", "simulated (H100)", "published"])
+lesson.start("11_torch_compile", evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "published"])
 
 # %% [markdown]
 # ## 1 · What is captured

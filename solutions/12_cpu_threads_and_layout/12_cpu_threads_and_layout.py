@@ -27,7 +27,9 @@ from helpers import count, lesson, plots
 from helpers.lessons.cpu_threads_and_layout import experiments
 
 torch.set_num_threads(1)  # this process only counts: the threads of this lesson live in its children
-lesson.start("12_cpu_threads_and_layout", evidence=["live (CPU)", "arithmetic", "published"])
+lesson.start(
+    "12_cpu_threads_and_layout", evidence=["live (CPU)", "recorded (H100)", "arithmetic", "published"]
+)
 
 # %% [markdown]
 # ## 1 · Who uses the second core?

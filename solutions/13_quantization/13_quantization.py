@@ -25,7 +25,7 @@ from helpers import lesson, recordings
 from helpers.lessons.quantization import experiments
 
 torch.set_num_threads(1)  # small tensors: more threads would mostly wait for one another
-lesson.start("13_quantization", evidence=["live (CPU)", "simulated (H100)", "recorded"])
+lesson.start("13_quantization", evidence=["live (CPU)", "simulated (H100)", "recorded (H100)"])
 
 # %% [markdown]
 # ## 1 · One byte and a scale

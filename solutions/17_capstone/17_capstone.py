@@ -31,7 +31,8 @@ from helpers.lessons.capstone.parts import Script
 torch.set_num_threads(1)
 script = given.script()
 lesson.start(
-    "17_capstone", evidence=["simulated (H100)", "simulated (V100)", "live (CPU)", "recorded", "arithmetic"]
+    "17_capstone",
+    evidence=["simulated (H100)", "simulated (V100)", "live (CPU)", "recorded (H100)", "arithmetic"],
 )
 
 # %% [markdown]

@@ -34,7 +34,7 @@ from helpers.lessons.attention import experiments
 
 torch.set_num_threads(1)
 
-lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
+lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "arithmetic"])
 
 # %% [markdown]
 # ## 1 · The score matrix, and what holds it

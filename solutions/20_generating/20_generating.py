@@ -23,7 +23,10 @@ from helpers import count, lesson
 from helpers.lessons.generating import batching, decoding, experiments, on_card
 
 torch.set_num_threads(1)
-lesson.start("20_generating", evidence=["live (CPU)", "simulated (H100)", "simulated (A100)", "arithmetic"])
+lesson.start(
+    "20_generating",
+    evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "simulated (A100)", "arithmetic"],
+)
 
 # %% [markdown]
 # ## 1 · One token

@@ -33,7 +33,9 @@ from helpers.lessons.a_kernel_of_your_own import experiments
 from helpers.lessons.a_kernel_of_your_own.explorer import traffic_explorer
 
 torch.set_num_threads(1)
-lesson.start("21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
+lesson.start(
+    "21_a_kernel_of_your_own", evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "arithmetic"]
+)
 
 # %% [markdown]
 # ## 1 · Programs, blocks, masks
