@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Live:
-    """What a real run said. steps: how many were timed; step_s: their median. lines: by place. peak_bytes: of the GPU's
+    """What a real run said. steps: how many were timed; step_s: their mean. lines: by place. peak_bytes: of the GPU's
     memory; None on a CPU."""
 
     script: str
@@ -91,7 +91,7 @@ class Live:
     def __str__(self) -> str:
         said = [
             f"{Path(self.script).name} · {self.evidence} · {self.steps} steps",
-            f"a step: ≈ {format_seconds(self.step_s)} (the slowest ≈ {format_seconds(self.slowest_s)})",
+            f"a step: ≈ {format_seconds(self.step_s)} on average (the slowest ≈ {format_seconds(self.slowest_s)})",
         ]
         if self.peak_bytes is not None:
             said.append(
@@ -203,7 +203,7 @@ class Listener:
         return Live(
             script,
             evidence,
-            statistics.median(lengths),
+            statistics.fmean(lengths),  # as the lines are: their shares add up
             max(lengths),
             len(lengths),
             dict(lines),
