@@ -215,8 +215,8 @@ def recorded_softmaxes() -> Table:
             f"{row['rows']:,} × {row['columns']:,}",
             row["way"],
             row["kernels"],
-            format_seconds(row["us"] / 1e6),
-            f"{8 * row['rows'] * row['columns'] / row['us'] / 1e6:.2f}",
+            f"≈ {format_seconds(row['us'] / 1e6)}",
+            f"≈ {8 * row['rows'] * row['columns'] / row['us'] / 1e6:.2f}",
         )
         for row in recording.table or ()
         if row["rows"] != 2048
@@ -229,7 +229,7 @@ def recorded_products() -> Table:
     """A product of two 4,096 × 4,096 matrices on a recorded card, by the side of the tile."""
     recording = recordings.show("21/products", prefer="recorded")
     rows = [
-        (row["way"], format_seconds(row["us"] / 1e6), f"{2 * 4096**3 / row['us'] / 1e6:,.0f}")
+        (row["way"], f"≈ {format_seconds(row['us'] / 1e6)}", f"≈ {2 * 4096**3 / row['us'] / 1e6:,.0f}")
         for row in recording.table or ()
     ]
     return table(rows, ["4,096³, float16", "time", "TFLOP/s"], evidence=recording.evidence)

@@ -141,9 +141,9 @@ def recorded_ways() -> Table:
         (
             f"{row['tokens']:,}",
             "SDPA, which took cuDNN" if row["way"] == "SDPA" and _is_cudnn(row["kernels"]) else row["way"],
-            format_seconds(row["us"] / 1e6),
+            f"≈ {format_seconds(row['us'] / 1e6)}",
             f"{row['peak_bytes'] / MIB:,.0f}",
-            format_seconds(row["both_us"] / 1e6),
+            f"≈ {format_seconds(row['both_us'] / 1e6)}",
         )
         for row in recording.table or ()
         if row["way"] not in ("math", "cuDNN")
@@ -186,7 +186,7 @@ def recorded_blocks() -> Table:
     """The same as a table, with the peak: SDPA, and FlexAttention with three block masks."""
     recording = recordings.show("19/blocks", prefer="recorded")
     rows = [
-        (row["way"], format_seconds(row["us"] / 1e6), f"{row['peak_bytes'] / MIB:,.0f}")
+        (row["way"], f"≈ {format_seconds(row['us'] / 1e6)}", f"{row['peak_bytes'] / MIB:,.0f}")
         for row in recording.table or ()
     ]
     columns = ["attention", "forward", "peak above the inputs, MiB"]

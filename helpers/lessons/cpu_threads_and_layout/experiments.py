@@ -297,7 +297,7 @@ def recorded_layouts(recording: Any) -> Table:
             row["layout"],
             len(row["kernels"]),
             sum("tonhwc" in k.lower() or "tonchw" in k.lower() for k in row["kernels"]),
-            format_seconds(row["us"] / 1e6),
+            f"≈ {format_seconds(row['us'] / 1e6)}",
         )
         for row in recording.table
     ]

@@ -57,7 +57,7 @@ def recorded_7b() -> Table:
             continue
         what = f"{row['tokens']} tokens of 1 sequence" if row["tokens"] > 1 else f"1 token of {row['batch']}"
         simulated = on_card.cost("7B", batch=row["batch"], tokens=row["tokens"], graph=True).seconds
-        rows.append((what, _ms(row["graph_us"] / 1e6), _ms(simulated), _ms(row["us"] / 1e6)))
+        rows.append((what, f"≈ {_ms(row['graph_us'] / 1e6)}", _ms(simulated), f"≈ {_ms(row['us'] / 1e6)}"))
     columns = ["7B", "as a graph", "simulated", "launched one by one"]
     return table(
         rows,
@@ -74,8 +74,8 @@ def recorded_ways(batches: Sequence[int] = (1, 64)) -> Table:
         (
             row["batch"],
             row["way"],
-            _ms(row["us"] / 1e6),
-            _ms(row["graph_us"] / 1e6) if "graph_us" in row else "",
+            f"≈ {_ms(row['us'] / 1e6)}",
+            f"≈ {_ms(row['graph_us'] / 1e6)}" if "graph_us" in row else "",
         )
         for row in recording.table or ()
         if row["batch"] in batches

@@ -123,7 +123,7 @@ def recorded_timers(recording: Any) -> Table:
     """The same of the recorded products."""
     seconds = {row["timer"]: row["seconds"] for row in recording.table}
     rows = [
-        (way, format_seconds(s / three_timers.PRODUCTS), f"{s / seconds['events']:.4f}")
+        (way, f"≈ {format_seconds(s / three_timers.PRODUCTS)}", f"≈ {s / seconds['events']:.4f}")
         for way, s in seconds.items()
     ]
     return table(rows, ["timer", "one product", "÷ events"], evidence=recording.evidence)

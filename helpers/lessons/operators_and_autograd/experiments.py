@@ -196,8 +196,8 @@ def what_fusion_gave() -> Table:
         (
             name,
             f"{hand['kernels']} → {has['kernels']}",
-            f"{hand['us']:.0f} → {has['us']:.0f}",
-            f"{hand['us'] / has['us']:.1f} ×",
+            f"≈ {hand['us']:.0f} → {has['us']:.0f}",
+            f"≈ {hand['us'] / has['us']:.1f} ×",
         )
         for name, (hand, has) in by.items()
     ]

@@ -329,7 +329,12 @@ def recorded_ways(recording: Any) -> Table:
     """The same of the recorded steps: how much the peak lies above weights and batch, and how long each takes."""
     plain = recording.table[0]["us"]
     rows = [
-        (row["way"], f"{row['peak_bytes'] / MIB:,.0f}", f"{row['us'] / 1e3:.1f}", f"{row['us'] / plain:.1f}")
+        (
+            row["way"],
+            f"{row['peak_bytes'] / MIB:,.0f}",
+            f"≈ {row['us'] / 1e3:.1f}",
+            f"≈ {row['us'] / plain:.1f}",
+        )
         for row in recording.table
     ]
     columns = ["way", "peak above weights and batch, MiB", "ms", "times as long"]

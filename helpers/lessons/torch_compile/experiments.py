@@ -321,8 +321,8 @@ def recorded_fusion(recording: Any) -> Table:
             (
                 what,
                 f"{eager['kernels']} → {fast['kernels']}",
-                f"{eager['us']:.0f} → {fast['us']:.0f}",
-                f"{eager['us'] / fast['us']:.1f} ×",
+                f"≈ {eager['us']:.0f} → {fast['us']:.0f}",
+                f"≈ {eager['us'] / fast['us']:.1f} ×",
                 f"`{fast['first']}`",
             )
         )
@@ -350,8 +350,8 @@ class Layer:
                 (
                     f"{row['precision']}, {row['tokens']:,} tokens",
                     row["way"],
-                    format_seconds(row["us"] / 1e6),
-                    f"{gain:.2f} ×",
+                    f"≈ {format_seconds(row['us'] / 1e6)}",
+                    f"≈ {gain:.2f} ×",
                     row["kernels"],
                 )
             )
