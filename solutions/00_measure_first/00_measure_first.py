@@ -16,6 +16,8 @@
 # 3. find out which change helps *your* model before you keep it.
 #
 # **How to work.** First you **predict**: click an answer. Then the measurement appears, and only then you read why.
+# In the exercises a test says at once what is right. In all lessons: a function that you write leaves its inputs as they are, and gives each
+# time a result of its own, unless its text says otherwise.
 
 # %% setup
 import math
