@@ -68,7 +68,7 @@ def entries(folder: Path) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------ registry, hashes
 
 
-def test_each_lesson_of_the_issue_has_experiments_and_all_fit_into_ten_minutes() -> None:
+def test_each_lesson_of_the_issue_has_experiments_and_all_fit_into_fifteen_minutes() -> None:
     assert {name.partition("/")[0] for name in NAMES} >= {"03", "05", "06", "07", "08", "calibration"}
     assert sum(one.seconds for one in record.load_all().values()) <= record.BUDGET_S
 
@@ -83,7 +83,7 @@ def test_two_experiments_cannot_share_a_name_and_a_reload_is_no_second_one() -> 
     assert experiment("03/steady")(same) is same
     with pytest.raises(ValueError, match="not 'Lesson 3'"):
         experiment("Lesson 3")
-    with pytest.raises(ValueError, match="there are 03/"):
+    with pytest.raises(ValueError, match="there are 00/"):
         registry.find("03/no_such")
     with pytest.raises(ValueError, match="no experiment 99"):
         registry.select(["99"])
@@ -405,7 +405,7 @@ def test_without_a_gpu_and_a_recording_it_is_simulated_and_says_so(
     assert result.evidence == "simulated (A100)"
     assert result.trace is not None and result.trace.evidence == "simulated (A100)"
     assert recordings.load("03/no_such") is None
-    with pytest.raises(ValueError, match="there are 03/"):
+    with pytest.raises(ValueError, match="there are 00/"):
         recordings.show("03/no_such")
     with pytest.raises(ValueError, match="prefer is one of"):
         recordings.show("03/steady", prefer="guess")
