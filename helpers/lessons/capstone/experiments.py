@@ -8,7 +8,7 @@ import itertools
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 from helpers import plots, progress
@@ -201,3 +201,21 @@ def climbed(name: str) -> dict[str, str]:
     bought = {now.name: last.seconds / now.seconds for last, now in itertools.pairwise(rungs)}
     how_much = "under 4 times" if times < 4 else "4 to 8 times" if times < 8 else "over 8 times"
     return {"all rungs together": how_much, "the rung that buys most": max(bought, key=bought.__getitem__)}
+
+
+class Head(NamedTuple):
+    """Milliseconds of GPT-2's product with its vocabulary, 8,192 × 768 by 768 × 50,257, in bfloat16, and recorded in TF32."""
+
+    recorded_ms: float
+    simulated_ms: float
+    recorded_tf32_ms: float
+
+
+def product_with_the_vocabulary() -> Head:
+    from helpers.calibration import fit, measured
+    from helpers.simulator.cost import roofline
+
+    shapes = ((8192, 768), (768, 50257))
+    by = {one.dtype: one for _, one in fit.recorded() if one.shapes == shapes}
+    simulated_s = roofline.seconds(measured.work_of(by["bfloat16"]), measured.CARDS["H100"])
+    return Head(1e3 * by["bfloat16"].seconds, 1e3 * simulated_s, 1e3 * by["tf32"].seconds)
