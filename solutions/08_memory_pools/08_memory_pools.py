@@ -267,7 +267,7 @@ def encode(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tensor) ->
 
     batches: k ≥ 1 arrays x of (n_i, width), n_i ≥ 1, of any strides, one of them perhaps twice; the list is not
     changed. up: (width, hidden); down: (hidden, out); all float32 on one device, gradients off. Returns k arrays of
-    (n_i, out), which stay as they are when encode is called again.
+    (n_i, out), no two in the same memory, which stay as they are when encode is called again.
 
     Budget on a GPU, beyond what the inputs had reserved: the results, one array of (max n_i, hidden), 2 MiB a
     batch for rounding, and 64 MiB, of which cuBLAS takes up to 32 as its workspace. The host never waits.

@@ -491,6 +491,7 @@ check_aligned(
     net((20, 12, 4), 4, rows=(4, 6, 0)),
     net((100, 130, 70), 64, rows=(10, 65)),
     net((5, 3), 1, rows=(7, 2)),
+    net((14, 20, 9), 6, rows=(10, 12)),
     net((40, 60, 30), 8, rows=(3,) * 12),
 )
 ### END HIDDEN TESTS

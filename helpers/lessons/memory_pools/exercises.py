@@ -196,7 +196,14 @@ def _of_numbers(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     batches = [torch.randn(asked.width, n, generator=g).t() for n in asked.rows]
     given = [*batches, batches[0]]
     results = encode(given, up, down)
-    return {"second call": encode([-x for x in given], up, down), "results": results, "batches": given}
+    own = results[0].data_ptr() != results[-1].data_ptr()
+    second = encode([-x for x in given], up, down)
+    return {
+        "second call": second,
+        "results": results,
+        "batches": given,
+        "the batch that comes twice has two results": own,
+    }
 
 
 def _one_by_one(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tensor) -> list[torch.Tensor]:
