@@ -192,6 +192,8 @@ xs[0][0] += 2.2  # not clipped, and one is kept
 check_centre(check.case(*[(x, 2.5) for x in xs]))
 edge = torch.tensor([[0.125, 0.5, 0.25, -0.125], [-3.0, 0.0, 1.0, 0.5]], dtype=torch.float64)  # > is not >=
 check_centre(check.case(*[(x, 1.0) for x in edge.repeat_interleave(2, 1)[:, ::2]]))
+tiny = torch.linspace(1.0, 2.0, 24, dtype=torch.float64).reshape(3, 8) * 1e-5  # as gradients are
+check_centre(check.case(*[(x, 2e-5) for x in tiny]))
 ### END HIDDEN TESTS
 
 # %% [markdown]
