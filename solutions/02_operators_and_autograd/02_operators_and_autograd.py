@@ -143,7 +143,7 @@ lesson.keep(real_gb_s=12e-9 * real.sizes[-1] / real.seconds[-1])
 crossover(real.sizes, real.seconds, evidence=real.evidence, title="A real H100", law="max")
 
 # %% [markdown]
-# The slope is the simulated one: the real memory moves {{real_gb_s:,.0f}} GB in a second. The floor is not. A call takes {{real_launch_us:.0f}} µs
+# The slope is nearly the simulated one: the real memory moves {{real_gb_s:,.0f}} GB in a second. The floor is not. With Python and the driver, a call takes {{real_launch_us:.0f}} µs
 # there, because **the card sets the slope, and the CPU beside it the floor**: the CPU beside this card is slower than the simulated one.
 # So the crossover lies at {{real_millions:.1f}} million elements. Only your own machine can tell you yours (*Further*).
 #
@@ -208,7 +208,8 @@ you.against(launches(fused), gains, evidence="simulated (H100)", what="launches"
 # gradient is such an input: `count` shows the operators. On a CUDA GPU one of the fused kernels takes it.) A fused operator
 # that is one kernel has fewer launches and fewer bytes, because the results between its steps never leave the chip.
 # (`cross_entropy` is {{entropy}} kernels here.) The last column says where the gain ends. When arithmetic is the largest
-# part, fewer launches or bytes win little. The real card, with the same five computations:
+# part, fewer launches or bytes win little. The real card, with nearly the same five computations (cross entropy is written a little
+# differently, and for the product the library starts one kernel more):
 
 # %% experiment
 from helpers.lessons.operators_and_autograd.experiments import what_fusion_gave
@@ -216,7 +217,7 @@ from helpers.lessons.operators_and_autograd.experiments import what_fusion_gave
 what_fusion_gave()
 
 # %% [markdown]
-# Where kernels are short, the slow CPU of this machine makes each launch dearer, and fewer launches win about as much as there are fewer of them. Where kernels are long, as in
+# Where kernels are short, the CPU sets the time, and fewer launches win much. But not in proportion: a call of `F.layer_norm` costs this CPU more than one of `torch.addcmul`. Where kernels are long, as in
 # attention, the CPU does not matter.
 #
 # **The rule.** Count operators where tensors are small, and bytes where they are large. Use PyTorch's operator where

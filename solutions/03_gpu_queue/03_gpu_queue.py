@@ -995,7 +995,7 @@ experiments.loops_beside(loops_on_two)
 # simulated and {{real_gpu_ms:.1f}} ms recorded. The two CPUs are far apart. For a step of `launch_bound` the simulated
 # CPU works {{small_ms:.2f}} ms, the recorded one {{real_small_ms:.1f}} ms. A part of the difference is Python and the
 # driver, on that machine. Another part is the profiler: it writes a record for each operator and each launch. With the
-# profiler, an operator of this forward pass takes the CPU {{watched_us:.0f}} µs. Without it, one of a similar network
+# profiler, an operator of this forward pass takes the CPU {{watched_us:.0f}} µs. Without it, and without autograd's graph, one of a similar network
 # takes {{operator_us:.0f}} µs (the recording of lesson 07).
 #
 # This changes the verdicts:
@@ -1003,11 +1003,11 @@ experiments.loops_beside(loops_on_two)
 # - `launch_bound`: the GPU computes only {{real_computes:.0%}} of the time. `trace.classify` says
 #   {{few_word}}, because here the launches lie too far apart for *short kernels*. On the map both words mean the CPU, and fewer launches help.
 # - `item_in_loop`: the simulated CPU is soon done, and then waits: {{sim_waits:.0%}} of the time. The recorded CPU works
-#   {{real_read_ms:.1f}} ms a step, longer than the GPU's kernels take. When it comes to the read, the GPU is nearly done, and it
+#   {{real_read_ms:.1f}} ms a step, longer than the GPU's kernels take. When it comes to the read, the GPU is nearly done, and the CPU
 #   waits {{real_waits:.0%}} of the time. So in this trace the read costs little, and the CPU is the bottleneck.
 # - `read_and_prepare`: the same, with the Python on top. The CPU works {{real_both_ms:.1f}} ms a step. Without the read a step
 #   would still take that long.
 #
-# **So a verdict belongs to one program on one machine.** A sync costs much where the CPU could run far ahead, and little where
-# it cannot. And the profiler slows the CPU: without it, the CPU may not be the bottleneck at all. So if a trace with many small
+# **So a verdict belongs to one program on one machine.** A sync costs what the CPU does after it, if the GPU has nothing to do
+# meanwhile (`read_and_prepare`, simulated). It costs little where the CPU sets the pace anyway (recorded). And the profiler slows the CPU: without it, the CPU may not be the bottleneck at all. So if a trace with many small
 # operators says CPU-bound, time some steps without the profiler too (lesson 00).

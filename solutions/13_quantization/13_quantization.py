@@ -429,14 +429,14 @@ you.against(speeds, experiments.against_bfloat16(gain), evidence="simulated (H10
 #   [a plain loop](https://github.com/pytorch/pytorch/blob/v2.11.0/aten/src/ATen/native/cuda/int8mm.cu): one thread computes one
 #   result in float32, and no Tensor Core is used. **One kernel is not yet a good kernel.** A good one exists:
 #   [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) has torch.compile write it, and went from 107.0 to 157.4 tokens
-#   a second with Llama-2 7B.
+#   a second with Llama-2 7B on an A100.
 # - *The product alone* is {{few_recorded:.2f}} times as fast with 1 token: faster, as in the simulation. With 4,096 tokens it is
 #   {{product_recorded:.2f}} times as fast, where the simulation says {{product:.2f}}. bfloat16's product reaches {{bf16_peak:.0%}} of the
 #   card's peak, and the int8 product {{int8_peak:.0%}} of the peak for int8. The simulator gives both about the same share. (The matrices hold
 #   zeros here, for which a card needs little power. With other numbers both may be slower.)
 #
 # So a quantized model is smaller. It is faster only after a compiler (lesson 11) or a library has fused the conversion into a
-# *good* kernel: weights alone for few tokens, both operands for many tokens. Whether you have such a kernel, a clock says.
+# *good* kernel: weights alone for few tokens, both operands, with an int8 product that is faster, for many tokens. Measure whether yours is such a kernel.
 
 # %% [markdown]
 # ## 3 · One loud channel
@@ -585,7 +585,7 @@ for name in largest:
 #
 # The layer of section 2, live where there is a CUDA GPU; elsewhere it was recorded on an H100. Beside each time stands the
 # simulated one. With 1 token, how far apart are bfloat16 and *both in int8, op by op*? That distance is the cost of launches. In
-# which row do the times grow with the tokens from the beginning? There the weights are read anew for each token. The second
+# which row do the times grow with the tokens from the beginning? There each token costs nearly the same again. The second
 # table shows which shapes `_int_mm` takes, and what it answers where it refuses.
 
 # %% experiment

@@ -129,7 +129,7 @@ you.against(experiments.of_h100(runs), experiments.kernels_on_h100(runs), eviden
 # products have two of the six, and a third of the time. Even they take longer than the whole fused
 # kernel: one writes the n² numbers, and the other reads them. The other operators read and write the
 # score matrix too, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
-# Papers call this kernel *flash attention*. A real H100 agrees:
+# Papers call this kernel *flash attention*. A real H100 says it even more clearly (forward, as above):
 
 # %% experiment
 lesson.keep(real_times=experiments.recorded_times())
@@ -303,7 +303,7 @@ check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype=
 #
 # A fused kernel has to be written for each feature, and for each machine. You test on your laptop's CPU, and train on an H100. Where does each
 # of these calls get a fused kernel? Two clues: CPU kernels are written mostly for inference, GPU kernels for training in 16 or 32 bits. And a GPU has
-# two fused kernels: what one refuses, the other may take.
+# several fused kernels (the simulated one has two): what one refuses, another may take.
 # (q, k and v have shape (2, 4, 128, 64), and are bfloat16. *float64* turns them into that.)
 
 # %% experiment
@@ -335,7 +335,7 @@ you.against(
 # float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**. For four of the seven calls a
 # test on the laptop tells you the wrong thing. And the lists change from version to version.
 #
-# `torch.compile` is no way out. It knows some ways to write the formula, and calls SDPA for them. In any other way the n² scores stay.
+# `torch.compile` does not reliably save a formula that is written by hand. It recognises a few spellings, and calls SDPA for them. With any other spelling the n² scores stay.
 #
 # (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. What it refuses, *efficient* may take. The simulated choices follow
 # PyTorch's rules for these three backends.) A real H100 has a fourth backend, **cuDNN**, and PyTorch asks it first. These are the calls there, and two more:
@@ -349,7 +349,7 @@ experiments.recorded_backends()
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
 # backends that you name. A call that would fall back then raises, and in most cases a warning says why. The next cell tries four calls on the CPU, whose only fused
-# kernel is *flash*. On a GPU name *efficient* too.
+# kernel is *flash*. On a GPU name *efficient* and *cuDNN* too.
 
 # %% experiment
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -370,20 +370,20 @@ for name in (
             print(f"{name}: {error} {experiments.reason(said)}")
 
 # %% [markdown]
-# For the mask that wants a gradient no reason is printed: the CPU's kernel makes no gradient for a mask. Where you get no reason, take things out of the
+# For the mask that wants a gradient no reason is printed. It is this: the CPU's kernel makes no gradient for a mask. Where you get no reason, take things out of the
 # call, one at a time. The last line is the second call of section 1. `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
 #
-# **Try it.** Which calls give *values wider than keys* a fused kernel on the CPU? (Attention is linear in v.)
+# **Try it.** How can you call SDPA so that *values wider than keys* get a fused kernel on the CPU? (Attention is linear in v.)
 #
-# <details><summary>Answer</summary>One for each half: <code>torch.cat([SDPA(q, k, half) for half in v.chunk(2, -1)], -1)</code>. The weights
+# <details><summary>Answer</summary>Once for each half of the wide values: <code>torch.cat([SDPA(q, k, half) for half in wide.chunk(2, -1)], -1)</code>. The weights
 # are computed twice.</details>
 #
 # (The message for dropout says *both fused kernels*. Here that is the CPU's only one: on a GPU *flash* takes dropout, as the table shows.)
 #
 # ## 4 · A mask is a rule, and leaves blocks
 #
-# A mask as a tensor has n² numbers, which are read for every head. The scores are no longer stored, but a mask of the same size
-# still is. And a kernel cannot know where it is empty: with `is_causal=True` the fused kernels leave out the blocks above the diagonal, with the same
+# A mask as a tensor has n² numbers, which are read for every head. The scores are no longer stored, but the n² numbers of
+# the mask still are. And a kernel cannot know where it is empty: with `is_causal=True` the fused kernels leave out the blocks above the diagonal, with the same
 # mask as a tensor they compute them. But most masks are a **rule**: given the positions of a query and a key, may the one look at the other?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a
 # function `mask_mod`. (Its other
@@ -465,11 +465,14 @@ by_tensor, by_rule = block_s["SDPA, causal as a mask of bools"], block_s["SDPA, 
 lesson.keep(
     tensor_times=by_tensor / by_rule, window_times=by_rule / block_s["FlexAttention, sliding window of 256"]
 )
+across = 8192 // 128  # blocks of 128: the triangle has 1 to 64 in a row of blocks, the window 3 at most
+lesson.keep(fewer_blocks=sum(range(1, across + 1)) / (3 * across - 3))
 experiments.recorded_blocks()
 
 # %% [markdown]
-# The same causal mask costs {{tensor_times:.1f}} times as much as a tensor of bools than as `is_causal=True`. For plain *causal* the kernel written by hand wins against the compiled one. But there is none for a window or
-# for documents, and here FlexAttention gains: the window takes {{window_times:.1f}} times less time than the whole triangle.
+# Passed as a tensor of bools, the same causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`: no block is left out, and the n² bools become numbers first. For plain *causal* the kernel
+# written by hand wins against the compiled one. But SDPA has no argument for a window, nor for documents in one row, and there FlexAttention gains. The window computes {{fewer_blocks:.0f}} times
+# fewer blocks than the triangle, and takes {{window_times:.1f}} times less time: a kernel with so few blocks has other costs too. Which, the recording does not say.
 #
 # And build the block mask **once** for all layers. Causal or a window is the same in all steps, too; documents need a new one for each
 # batch. `create_block_mask` asks the rule for all n² pairs at once, so for a moment n² answers are in
@@ -572,8 +575,8 @@ print(f"in bfloat16 (simulated): {1e3 * seconds[0]:.3f} ms before, {1e3 * second
 board
 
 # %% [markdown]
-# The context has only {{script_context}} tokens. In float32 the simulated step is {{script_faster:.2f}} times as fast, which is less than it may be off. Counted, and so sure, are
-# {{script_mib:.0f}} MiB and {{script_launches:.0f}} launches less a step. In bfloat16 (the line above the table), where SDPA takes *flash*, it is {{half_faster:.2f}} times as fast. The last row is your
+# The context has only {{script_context}} tokens. In float32 the simulated step is {{script_faster:.2f}} times as fast. That difference is smaller than the simulator's error. Counted, and so certain, are
+# {{script_mib:.0f}} MiB less and {{script_launches:.0f}} fewer launches a step. In bfloat16 (the line above the table), where SDPA takes *flash*, it is {{half_faster:.2f}} times as fast. The last row is your
 # CPU, timed live: it varies, and says nothing about a GPU.
 #
 # Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
@@ -636,7 +639,7 @@ lesson.verdicts(
 # |---|---|
 # | Written out, memory grows with n²; in a fused kernel with n. | At short n it matters little: {{script_mib:.0f}} MiB for the script, at {{script_context}} tokens. |
 # | A fused kernel is exact: running maximum, running sum. | It rounds in another order, so results differ in the last digits. |
-# | Backward computes the scores again: more FLOPs, fewer bytes. | Where a product takes the time and not the memory. |
+# | Backward computes the scores again: more FLOPs, fewer bytes. | It pays while moving bytes is the limit. Where arithmetic is, it costs time. |
 # | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
 # | Causal is half of the work, and a window is a band. | Blocks on an edge are computed to the last score. |
 # | A mask is a rule; a block mask is built once for all layers. | Documents need a new one for each batch. |

@@ -35,7 +35,7 @@ lesson.start(
 # one token after the other: each one has to be known before the next can begin.
 #
 # Two models are tried on a simulated H100, in bfloat16: GPT-2 with 124 million weights, and a model of the same kind with as
-# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). The tokens stand at the end of 1,024. What
+# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). The token, or the 64, are the last of 1,024. What
 # the model has to know of the earlier ones is kept in memory, the **cache** (section 2).
 #
 # One by one the 7B model makes {{rate_7b:.0f}} tokens a second. If 64 tokens of one sequence go through it at once, as in prefill: how many a second? And what limits the one
@@ -74,7 +74,7 @@ you.against(
 # For one token **every weight is read once**, and used in two operations, one multiplication and one addition. A card can
 # do hundreds of operations in the time in which its memory delivers one number. 64 tokens at once read the same weights once, too. So
 # the 7B model takes hardly longer. Its weights take {{floor_7b:.1f}} ms to read at the bandwidth on paper; its token takes
-# {{token_7b:.1f}} ms. In this simulation kernels that read weights for one token reach about two thirds of that bandwidth; the rest is the cache and small kernels. No faster arithmetic
+# {{token_7b:.1f}} ms. In this simulation kernels that read weights for one token reach about two thirds of that bandwidth, so most of this time is reading weights. What remains is the cache and small kernels. No faster arithmetic
 # helps there.
 #
 # GPT-2's token takes only {{sooner:.0f}} times less. Reading so small a model takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels, {{a_kernel:.0f}} µs each: nearly
@@ -114,20 +114,21 @@ you.against_ratios(
 
 # %% [markdown]
 # A cache of 1,024 tokens has {{a_cache:.1f}} GiB. With 24 sequences a step takes {{batch_times_7b:.1f}} times as long as with one, and makes 24 times as many tokens. From
-# there on the caches are the larger part, and the time grows with the sequences. (The bytes have doubled, the time has not: here attention reads the caches nearer to the card's bandwidth than the products read the weights.) (64 sequences of GPT-2 take {{batch_times:.1f}} times as long as one.)
+# there on the caches are the larger part, and the time grows with the sequences. (The bytes have doubled, the time has not: here attention reads the caches nearer to the card's bandwidth than the products read the weights.) (GPT-2 with 64 sequences takes {{batch_times:.1f}} times as long as with one: their caches are more than its weights.)
 #
 # Is that so on a real card? The same steps on an H100, with random weights:
 
 # %% experiment
+lesson.keep(graph_7b=experiments.graph_gain_7b())
 experiments.recorded_7b()
 
 # %% [markdown]
-# As a graph the real steps are within a tenth of the simulated ones. Launched one by one they are longer: the CPU of that machine is slower than the simulated one (lesson 02), and
-# only a graph hides that.
+# As a graph the real steps are within a tenth of the simulated ones. Launched one by one they are longer: the CPU of that machine is slower than the simulated one (lesson 02). A graph hides
+# that, and so does a large batch, whose kernels last longer than their launches.
 #
 # ## 2 · What to keep
 #
-# Attention of a new token looks at the *keys* and *values* of all tokens before it. These do not change any more. There are
+# Attention of a new token looks at the *keys* and *values* of all tokens before it. These do not change any more, for no token looks at a later one. There are
 # three ways to have them:
 #
 # - **No cache**: all tokens go through the model again for each new one.
@@ -330,8 +331,8 @@ you.against(said, experiments.loops(loops), evidence="simulated (H100)")
 # knows buys a few percent. The graph buys {{graph_gain:.1f}} times.** The shorter the token, the more a wait weighs. The graph needs two things: one shape, and places that
 # are on the card. On a real A100,
 # [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 25.5 to 107.0 tokens a second with Llama-2 7B by a
-# static cache and a compiled step (Team PyTorch, 2023). Here the 7B model would gain nothing: the simulated CPU launches its
-# {{launches_7b}} kernels while they run (section 1). Theirs took 39 ms for a token: a slower CPU, more launches (Llama's norms and rotary positions are many small operators), or both. Measure yours first. (Sampling a token, in place of the likeliest
+# static cache and a compiled step, with CUDA graphs (Team PyTorch, 2023). Here a graph would gain the 7B model nothing: the simulated CPU launches its
+# {{launches_7b}} kernels while they run. The recorded one is slower, and a graph gains {{graph_7b:.1f}} times (section 1). Theirs took 39 ms for a token: a slower CPU, more launches (Llama's norms and rotary positions are many small operators), or both. Measure yours first. (Sampling a token, in place of the likeliest
 # one, need not wait either: *Further*.)
 #
 # One question remains: when is the text at its end? To know it, somebody has to ask. Ask once every few steps. What
@@ -566,12 +567,15 @@ check_refused(check.case(2, 10, 5, 6), check.case(2, 10, 5, 5), check.case(1, 3,
 # ### What did each step buy?
 #
 # Four steps have raised the tokens a second, one on top of the other: *no waits*, *one graph*, *eight slots* with static batches, and *a scheduler* like yours.
-# Which of them gained most, and which least?
+# Which of them gained least? And how much is it for all four together?
 
 # %% experiment
 you = lesson.predict(
-    {"gained most": ..., "gained least": ...},
-    choices=["no waits", "one graph", "eight slots", "a scheduler"],
+    {"gained least": ..., "all four": ...},
+    choices={
+        "gained least": ["no waits", "one graph", "eight slots", "a scheduler"],
+        "all four": ["4 ×", "15 ×", "60 ×"],
+    },
 )
 
 # %% experiment
@@ -584,13 +588,12 @@ rates = {
 }
 first = rates["it asks, and launches one by one"]
 lesson.keep(all_steps=rates["a scheduler"] / first, one_text=rates["one graph"] / first)
-you.against(
-    experiments.extremes(rates), experiments.steps_up(rates), evidence="simulated (H100) · arithmetic"
-)
+you.against(experiments.gained(rates), experiments.steps_up(rates), evidence="simulated (H100) · arithmetic")
 
 # %% [markdown]
-# **{{all_steps:.0f}} times as many tokens a second, and no kernel became faster.** This is for all requests together. One text alone got {{one_text:.1f}} times faster, by the first two steps; in
-# a batch its own tokens come a little slower, and it waits less for its turn. The famous advice, no waits, gained least. And the last factor of two is a few lines of plain Python: a scheduler.
+# **{{all_steps:.0f}} times as many tokens a second, and no kernel became faster.** (GPT-2, simulated.) This is for all requests together. One text alone got {{one_text:.1f}} times faster, by the first two steps; in
+# a batch its own tokens come a little slower, and it waits less for its turn. The famous advice, no waits, gained least; one graph and eight slots gained most. And the last factor of two is a few lines of plain Python: a scheduler. (It has to
+# know who has ended, so it asks once a step for all slots, which is left out here. Or it asks every few steps, as in 20.2, and a slot stands empty until then.)
 #
 # ## The running example
 #
@@ -665,7 +668,8 @@ print(f"one pass reads {weights:,} bytes of weights")
 # to try first:
 #
 # - Many `aten::_local_scalar_dense` (or `cudaStreamSynchronize`): tokens are asked for one by one. Keep them on the card.
-# - `aten::cat` once a pass: there is no cache. In each layer: the cache grows. Hugging Face's `generate` takes `cache_implementation="static"`.
+# - `aten::cat`: look at what grows (`profile(record_shapes=True)`, then `event.input_shapes`). The model's whole input, and each pass works on all of it: there is no cache. Keys and values in each
+#   layer: the cache grows; Hugging Face's `generate` takes `cache_implementation="static"`. Small ones do no harm: a token put behind the others, or rotary positions.
 # - Gaps between kernels (`seen.export_chrome_trace("trace.json")` shows them, lesson 03): the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`. The cache
 #   has to be buffers of the module (`register_buffer`), or PyTorch may say *skipping cudagraphs due to mutated inputs*, and record nothing.
 # - No gaps, and kernels of a few µs each: too many small kernels. Compile.
@@ -690,10 +694,10 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | One sequence: a token takes at least as long as reading the weights, often 1.5 times as long or more. | Small models: launches, or the least time of a kernel. |
+# | One sequence: a token takes about 1.5 times as long as reading the weights. | Small models: launches, or the least time of a kernel, make it many times as long. |
 # | More sequences in a batch cost little, if the weights are what is read. | When their caches are as many bytes as the weights. |
-# | A static cache copies only what is new, and has one shape. | It reads empty places too; long room, short texts. |
-# | Do not ask for each token. | A wait costs a fixed time: it weighs when the token is short. |
+# | A static cache copies only what is new, and has one shape. | Long room, short texts: it reads empty places too. Launched one by one, a small model gains nothing. |
+# | Do not ask for each token. | Where a token is long: a wait costs a fixed time. |
 # | Let the next request in when one ends. | Requests of equal length gain nothing. |
 #
 # **Read on**: Team PyTorch, [GPT, Fast](https://pytorch.org/blog/accelerating-generative-ai-2/) (2023), and [its
@@ -857,7 +861,7 @@ print(
 # ### Sampling without a wait (5 min)
 #
 # A token need not be the likeliest one: it can be drawn by its share. That is done on the card, too: `torch.multinomial`, or `argmax(shares / noise)` with exponential
-# noise: of several waiting times, each exponential and divided by its rate, the shortest is token i's with probability share i. Does `torch.multinomial` ask for a number? The profiler knows which operators run inside.
+# noise. `noise / share` is a waiting time whose rate is the share: token i's is the shortest with probability share i, and there `share / noise` is largest. Does `torch.multinomial` ask for a number? The profiler knows which operators run inside.
 
 # %% experiment
 from torch.profiler import profile

@@ -4,7 +4,7 @@
 # ## When do you need a kernel of your own?
 #
 # PyTorch has many hundreds of operators, and `torch.compile` joins many of them into one kernel (lesson 11). Sometimes neither
-# is enough: no operator has your formula, and the compiler mostly keeps it as it stands. Then you can write
+# is enough: no operator computes your formula, and the compiler joins your operators but seldom changes the algorithm. Then you can write
 # the kernel yourself, in Python, with [Triton](https://triton-lang.org/main/index.html). In this lesson you write kernels,
 # count what they load and store, and make one of them an operator that works with autograd and with `torch.compile`. Two of the
 # mistakes that you will meet on the way raise no error. At the end we ask whether the course's own script needs a kernel of its own.
@@ -12,7 +12,7 @@
 # Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to rounding, if the kernel is right. (What it may hide stands in the recap.)
 # The course counts each element that goes through a pointer. These counts are the same on a GPU.
 #
-# **Time** 60 min, two exercises among them; *Further*, with two more, is 85 min. **Before this** lessons 01, 02 and 11 (strides, autograd,
+# **Time** 60 min, with two exercises; *Further*: 85 min, with two more. **Before this** lessons 01, 02 and 11 (strides, autograd,
 # torch.compile).
 #
 # **Afterwards you can**
@@ -85,7 +85,7 @@ def add(x, y, kernel=add_kernel, BLOCK=32, out=None):
 # x and y have 100 elements each, and a block has 32. How many programs does it take, and how many lanes of the load of x does
 # the mask switch off, in all programs together?
 #
-# Then somebody forgets the mask. x, y and `out` are each the first 100 elements of a storage of 128. The 28 behind `out` belong to another
+# Then somebody forgets the mask. x, y and `out` are each the first 100 elements of a storage of 128. What lies behind `out` in its storage belongs to another
 # tensor, its **neighbour**. What becomes of the result, and of the neighbour?
 
 # %% experiment
@@ -178,7 +178,7 @@ lesson.keep(saved=rows["five operators"].bytes / rows["F.softmax"].bytes, writte
 you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H100) · live (CPU)")
 
 # %% [markdown]
-# One kernel must read x once and write the result once, and `F.softmax` does just that. The five operators move {{saved:.0f}} times as
+# One kernel must at least read x once and write the result once, and `F.softmax` does just that. The five operators move {{saved:.0f}} times as
 # much. This is what fusion saves, and **the compiler does it for you**: Inductor writes {{written}} for the five operators, and stores
 # no whole `z` and no whole `powers`. So first look for an operator, then compile. Write a kernel
 # only where both leave something:
@@ -186,7 +186,7 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # - another **algorithm**: Inductor fuses what you wrote, and knows a better way for a few patterns only;
 # - a **long row**: on a GPU Inductor holds rows of up to 1,024 numbers on the chip when it reduces along them ([its
 #   source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/choices.py#L411-L422)). Of a longer row it loads the numbers
-#   again for each pass. The second time they mostly come from the cache: this saves loads, and how much time, the table behind exercise 21.1 says;
+#   again for each pass. A kernel that holds the whole row saves these loads. Whether it saves time too, the table behind exercise 21.1 shows;
 # - a **format** that no operator knows: packed bits, blocks that are left out.
 #
 # The simulated card knows PyTorch's operators. It does not run your kernels. Their times in this lesson are arithmetic: the bytes they
@@ -264,8 +264,8 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 experiments.with_yours(softmax)
 
 # %% [markdown]
-# A few lines of yours move as little as PyTorch's own kernel. And yours can be changed. Let row i of a square x count only its numbers up to
-# column i, and let the rest be 0. With `at <= row` in the mask of its load, yours loads only the half that counts. `torch.compile` joins the mask to the
+# A few lines of yours move as little as PyTorch's own kernel. And yours can be changed. Let row i of a square x use only its numbers up to
+# column i; the *result* is 0 in the other columns. Add `at <= row` to the mask of the load, and leave the mask of the store: yours loads only the half that counts. `torch.compile` joins the mask to the
 # operators, and still loads the other half. So a kernel of your own gains where something is **left out**, most of all where a mask leaves few blocks (lesson 19).
 #
 # And the time? Such a kernel, of one load and one store, was compiled by Triton and run on a real H100, beside the other ways:
@@ -275,7 +275,7 @@ experiments.recorded_softmaxes()
 
 # %% [markdown]
 # Large inputs first. Whoever reads x once and writes once comes close to the bandwidth on paper (3.35 TB/s), and nobody can be faster. The compiler's kernel is as fast as
-# the one by hand, for rows of 4,096 numbers too: the second pass comes from the cache. `F.softmax` loses a little there. With 64 rows the time is the CPU's, and a launch by Triton costs
+# the one by hand, for rows of 4,096 numbers too: the second pass comes from the cache, so there the second reason of our list saved loads, and no time. `F.softmax` is a little slower. With only 64 rows the GPU waits for the CPU, and a launch by Triton costs
 # the CPU more than one of PyTorch's. **So the rule stands: first an operator, then the compiler.**
 #
 # ## 3 · An operator of PyTorch
@@ -386,8 +386,8 @@ print(experiments.kept("50 steps with an operator", lambda: fifty_steps(taught))
 # ```
 #
 # [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on your inputs and
-# compares it with its labels, by four tests (`opcheck(sigmoid, (matrix.t(),), raise_exception=False)` gives a result for each; without the last argument it raises): the schema (is an input changed that it does not name?), the registration of the gradient,
-# the fake against the real result (`faketensor`), and the whole under the compiler's tracing (`aot dispatch dynamic`). Here is a sigmoid that takes any strides, and always gives a
+# compares it with its labels, by four tests. They are: the schema (is an input changed that it does not name?), the registration of the gradient,
+# the fake against the real result (`faketensor`), and the whole under the compiler's tracing (`aot dispatch dynamic`). `opcheck(sigmoid, (matrix.t(),), raise_exception=False)` gives a result for each; without the last argument it raises. Here is a sigmoid that takes any strides, and always gives a
 # contiguous result. Its fake is `torch.empty_like`. For which of the two matrices does the fake foretell the right strides?
 
 # %% experiment
@@ -421,16 +421,18 @@ print("compiled:", experiments.compiled("a wrong fake", lambda x: sigmoid(x).t()
 
 # %% [markdown]
 # By the fake `.t()` gives a contiguous matrix, so `reshape` was planned as a view. The real strides do not allow one. (Here with `backend="aot_eager"`. Inductor,
-# the default, compares the strides itself, and stops with an `AssertionError` that names the operator.) So give opcheck inputs of several layouts, and read every column: `aot dispatch dynamic` says *right* even there, since nothing behind the
-# operator asked for the strides. No input wanted a gradient here, so its registration was not tested. opcheck says nothing about the *values* of a gradient: for these compare with PyTorch's own
-# operators, or use
-# [`torch.autograd.gradcheck`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html), which wants float64.
+# the default, compares the strides itself, and stops with an `AssertionError` that names the operator.) So:
+#
+# - Give opcheck inputs of several layouts, and read every column. `aot dispatch dynamic` says *right* even for the wrong fake, since nothing behind the operator asked for the strides.
+# - Give it an input that wants a gradient. Without one, as here, the registration of the gradient is not tested.
+# - opcheck says nothing about the *values* of a gradient. Compare them with PyTorch's own operators, or use
+#   [`torch.autograd.gradcheck`](https://docs.pytorch.org/docs/stable/generated/torch.autograd.gradcheck.gradcheck.html), which wants float64.
 #
 # > **Rule.** One operator for the kernel, one for its backward, a fake for each, and opcheck on inputs of several layouts.
 # > *Where it stops:* the box is closed for the compiler too. It fuses nothing into it: what stands before and after your kernel
 # > is read and written again.
 #
-# **Exercise 21.2 — an operator with a gradient** (★★★, 12 min)
+# **Exercise 21.2 — an operator with a gradient** (★★, 12 min)
 #
 # `forward(x)` and `backward(dy, y)` launch a kernel each: a sigmoid, and the gradient of x from that of y and from y. The test
 # hands you both. Make them an operator that trains, plain and compiled. Give both functions the tensors unchanged (no `.contiguous()`). In
@@ -567,7 +569,7 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
 
 # %% [markdown]
 # Look first at element-wise operators and reductions with large inputs. An operator that calls another (linear, addmm) is
-# listed twice. Here the optimizer leads (`addcdiv_`, `addcmul_` and `lerp_` are steps of AdamW), and there is an operator for it: `torch.optim.AdamW(…, fused=True)`. Then, in this order: is there one operator for the row of them (`F.rms_norm`,
+# listed twice. Here the optimizer leads (`addcdiv_`, `addcmul_` and `lerp_` are steps of AdamW), and there is an operator for it: `torch.optim.AdamW(…, fused=True)`. Then, in this order: is there one operator for all of them together (`F.rms_norm`,
 # `F.scaled_dot_product_attention`, `F.cross_entropy`)? Does `torch.compile` join them? If not, write the kernel, count
 # its loads by hand, check its results in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all your kernels
 # there), and then time it on the GPU.
@@ -585,8 +587,7 @@ from helpers.lessons.a_kernel_of_your_own import claims
 lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU) · arithmetic")
 
 # %% [markdown]
-# The first source counts as the simulated card does. (The card is a little above: `max(-1)` writes the place of each maximum too.) The second looks at the first 9 of the 81 programs of a
-# product. A program computes one block of c from a row of 9 blocks of a and a column of 9 of b, so 9 programs load 162. Nine along one row of c share 9 blocks of a, and need
+# The first source counts as the simulated card does. (The card is a little above: `max(-1)` writes the place of each maximum too.) The second is about a matrix product that is cut into 9 × 9 blocks (*Further* has such a kernel), and looks at the first 9 of its 81 programs. A program computes one block of c from a row of 9 blocks of a and a column of 9 of b, so 9 programs load 162. Nine along one row of c share 9 blocks of a, and need
 # all 81 of b. Nine in a square of 3 × 3 need 27 and 27. The order of programs changes nothing in what they *load*. It changes how much of it is still in the cache.
 #
 # ## Recap
@@ -670,7 +671,7 @@ you.against(
 #
 # $$\text{loads} = m \cdot k \cdot \lceil n / \text{columns} \rceil + k \cdot n \cdot \lceil m / \text{rows} \rceil$$
 #
-# **Move it.** (1) Make the tile 64 rows high and 1 column wide, then 8 × 8. Which loads less, and why? (2) At which tiles is
+# **Move it.** Below: (1) Make the tile 64 rows high and 1 column wide, then 8 × 8. Which loads less, and why? (2) At which tiles is
 # nothing masked?
 #
 # <details><summary>Answers</summary>(1) 8 × 8, although both tiles have 64 elements: a is loaded once for each column of
@@ -693,7 +694,7 @@ lesson.keep(per_byte=2 * 4096**3 / (2 * experiments.tile_loads(4096, 4096, 4096,
 experiments.reuse(4096, tiles)
 
 # %% [markdown]
-# Twice the side of the tile, half the loads. In float16 a square tile does half its side in FLOPs for each loaded byte: {{per_byte:.0f}} with
+# Twice the side of the tile, half the loads. In float16 a square tile of side s does s / 2 FLOPs for each loaded byte: {{per_byte:.0f}} with
 # tiles of 128. The orange line is what the card needs if every load goes to device memory. So the tile would need a side of twice {{needed:.0f}}, and no such tile fits: it lies in
 # registers, and they are few. The rest is the **cache's** work: programs that run at the same time load the same bands, and find them there.
 #
@@ -703,7 +704,7 @@ experiments.reuse(4096, tiles)
 experiments.recorded_products()
 
 # %% [markdown]
-# Larger tiles, fewer loads, less time: each doubling of the side is worth about a factor of two or more. PyTorch's product is still faster than the largest tile: its library
+# Larger tiles, fewer loads, less time. PyTorch's product is still faster than the largest tile: its library
 # knows this card better. So a product of your own pays only if something else goes into it.
 #
 # **Exercise 21.3 — a product in tiles** (★★, 14 min)

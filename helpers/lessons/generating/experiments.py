@@ -48,6 +48,14 @@ def reading_s(name: str, card: str = "H100") -> float:
     return on_card.weights(name) / device(card).memory_bytes_per_s
 
 
+def graph_gain_7b() -> float:
+    """How many times as fast a graph made one token of the 7B model on the recorded card."""
+    one = next(
+        row for row in recordings.show("20/large", prefer="recorded").table or () if row["tokens"] == 1
+    )
+    return float(one["us"] / one["graph_us"])
+
+
 def recorded_7b() -> Table:
     """A step of the 7B model on a recorded card, by tokens at once and by sequences, beside the simulated one."""
     recording = recordings.show("20/large", prefer="recorded")
@@ -547,6 +555,12 @@ def limits(costs: Mapping[tuple[str, int], Cost]) -> dict[str, Any]:
     return {"7B, 64 at once: tokens a second": rate} | {
         f"{name}, one token": limit(name) for name in ("7B", "GPT-2")
     }
+
+
+def gained(rates: Mapping[str, float]) -> dict[str, str]:
+    """The step that gained least, and all four together, in the words of the question."""
+    every = list(rates.values())[-1] / next(iter(rates.values()))
+    return {"gained least": extremes(rates)["gained least"], "all four": f"{nearest(every, (4, 15, 60)):g} ×"}
 
 
 def extremes(rates: Mapping[str, float]) -> dict[str, str]:
