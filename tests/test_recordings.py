@@ -417,7 +417,8 @@ def test_what_is_shipped_is_whole_and_is_shown(folder: Path) -> None:
     assert set(names) <= set(NAMES)
     for name in names:
         found = recordings.load(name, folder)
-        assert found is None or (found.trace or found.table or found.snapshot), name
+        assert found is not None and not found.stale, name
+        assert found.trace or found.table or found.snapshot, name
 
 
 # (17/…: smaller, in test_reference_repair.py)
