@@ -6,7 +6,7 @@ python -m helpers.calibration.fit --fit    fit anew (about a minute) and write e
 For every card, family of operators and kind of arithmetic two numbers are chosen, the share of the published
 peak and the ramp, so that the mean of |log(simulated / measured)| over the rows of the set "fit" is least: a
 robust fit, in which one odd row counts as one row. The rows of the set "held-out" are only ever compared.
-Rows recorded with this course's recorder count before the public ones, card by card.
+Rows recorded with this course's recorder fill in what the public ones say nothing of (`collect`); the others test the fit.
 
 What no operator's rows tell of a card (convolutions with Tensor Cores, all of a GeForce) is fitted to whole steps,
 two thirds of them, in the same way: share after share, until none of them betters the mean. The last third is only
@@ -19,8 +19,8 @@ import argparse
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -36,13 +36,18 @@ from helpers.text.tables import Table, read_rows, table
 from helpers.text.terminal import lenient
 
 #: families bound by arithmetic; the others move bytes
-ARITHMETIC = ("matmul", "linear", "bmm", "convolution", "grouped", "depthwise", "attention")
+ARITHMETIC = (
+    "matmul", "linear", "bmm", "convolution", "grouped", "depthwise", "attention", "cudnn attention", "efficient attention",
+)  # fmt: skip
 SHARES = np.geomspace(0.04, 2.0, 160)  # above 1: Winograd convolutions need fewer FLOPs than are counted
 RAMPS_S = np.array([0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0]) * 1e-6
 #: products in fp32 are slow while they are small: on an H100 a tenth of a millisecond's reaches two thirds of a large one's share
 LONG_RAMPS_S = np.array([*RAMPS_S, 30e-6, 45e-6, 70e-6, 100e-6, 150e-6, 200e-6])
 LONG = {("matmul", "fp32"), ("linear", "fp32"), ("bmm", "fp32")}
 FEWEST = 6  # rows to fit two numbers from
+FEWEST_OWN = 4  # of this course's recordings: few are long enough, and chosen for their sizes
+#: what many calls in a row take at least where the CPU launches slowly, by operator
+SHORT_S = {"any": 40e-6, "conv2d": 60e-6}
 #: what a pair of events around nothing takes, by source: NeuSight's tables list calls without a kernel at 7 µs
 AROUND_S = {"NeuSight": 7e-6, "NeuSight models": 7e-6}
 #: from papers, where nothing was measured: shares of peak that PyTorch's flash kernel (version 2) reaches
@@ -81,15 +86,31 @@ class _Row:
     work: Work
     seconds: float
 
-    @property
-    def key(self) -> tuple[str, str, str]:
-        card = self.one.card.partition("-")[0]  # an A100 is one card here, whatever its memory
-        return card, self.work.family, self.work.kind if self.work.family in ARITHMETIC else "any"
+
+def _key(one: Measurement, work: Work) -> tuple[str, str, str]:
+    card = one.card.partition("-")[0]  # an A100 is one card here, whatever its memory
+    kind = "fp16" if work.kind == "bf16" else work.kind  # Tensor Cores have one rate for both
+    return card, work.family, kind if work.family in ARITHMETIC else "any"
 
 
 def collect() -> list[Measurement]:
-    """The rows of the fit: public ones. This course's own recordings test it (`recorded`), and do not enter it."""
-    return measured.public()
+    """The rows of the fit: public ones, and this course's own for families that no public row tells of that card.
+
+    Where both are, the own ones test what the public ones say, and do not enter the fit.
+    """
+    public = measured.public()
+    told = {_key(one, measured.work_of(one)) for one in public}
+    own = [one for _, one in recorded() if not is_short(one)]
+    return public + [one for one in own if _key(one, measured.work_of(one)) not in told]
+
+
+def is_own(one: Measurement) -> bool:
+    return one.source.startswith(("recorded ", "19/"))
+
+
+def is_short(one: Measurement) -> bool:
+    """Of it not the kernel was measured, but the CPU's launches, many calls in a row."""
+    return one.seconds < SHORT_S.get(one.op.partition("/")[0], SHORT_S["any"])
 
 
 def recorded() -> list[tuple[str, Measurement]]:
@@ -97,12 +118,26 @@ def recorded() -> list[tuple[str, Measurement]]:
     from helpers import recordings
     from helpers.calibration import recorded as _  # noqa: F401 - makes the experiment known
 
+    operators = recordings.load_all("calibration/operators")
+    cards = {own.device: own.table[0]["card"] for own in operators if own.table}
+    own = [(recording, recording.table or []) for recording in operators]
+    own += [(way, _attention(way, cards[way.device])) for way in recordings.load_all("19/ways") if way.device in cards]
     return [
-        (recording.evidence, measured.parse(row, f"{recording.name} on {recording.device}, row {i}"))
-        for recording in recordings.load_all("calibration/operators")
-        for i, row in enumerate(recording.table or [], 1)
+        (f"recorded ({row['card']}, {recording.date})", measured.parse(row, f"{recording.name} on {recording.device}, row {i}"))
+        for recording, rows in own
+        for i, row in enumerate(rows, 1)
         if row.get("card") in measured.CARDS  # somebody's own card has no line in the table to compare
     ]
+
+
+def _attention(recording: Any, card: str) -> Iterator[dict[str, Any]]:
+    """Lesson 19's rows of attention by backend, as rows of operators: 8 × 16 heads of 64 in bfloat16."""
+    for row in recording.table or []:
+        if row["way"] in measured.BACKENDS:
+            of = {"source": "19/ways", "card": card, "set": "fit", "dtype": "bfloat16"}
+            shapes = " ".join([f"8x16x{row['tokens']}x64"] * 3)
+            for part, column in (("forward", "us"), ("both", "both_us")):
+                yield of | {"op": f"attention/{row['way']}/{part}", "shapes": shapes, "us": row[column]}
 
 
 def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
@@ -113,22 +148,24 @@ def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
     for measurement in rows:
         seconds = measurement.seconds - AROUND_S.get(measurement.source, 0.0)
         if seconds > 0:
-            row = _Row(measurement, measured.work_of(measurement), seconds)
-            groups[row.key].append(row)
+            work, beside_s = measured.main_work(measurement)
+            groups[_key(measurement, work)].append(_Row(measurement, work, seconds - beside_s))
     known: list[Fit] = []
     # What moves bytes first: products need its share of the bandwidth.
     for key in sorted(groups, key=lambda k: (k[1] in ARITHMETIC, k)):
         group = groups[key]
-        if sum(not r.one.held_out for r in group) >= FEWEST:
-            known.append(_fit_one(key, group, known))
-    written = {(f.card, f.family, f.kind) for f in known}
+        own = all(is_own(r.one) for r in group)
+        if sum(not r.one.held_out for r in group) >= (FEWEST_OWN if own else FEWEST):
+            made = _fit_one(key, group, known)
+            known.append(replace(made, basis=OWN) if own else made)
     for card, family, kind, share, source in LITERATURE:
-        if (card, family, kind) not in written:
-            bandwidth = _bandwidth(known, card)
-            known.append(Fit(card, family, kind, share, bandwidth, 0.0, basis=f"literature: {source}"))
+        bandwidth = _bandwidth(known, card)
+        known.append(Fit(card, family, kind, share, bandwidth, 0.0, basis=f"literature: {source}"))
     for card in sorted({tape.step.group[0] for tape in tapes}):
         known += _fit_steps([tape for tape in tapes if tape.step.group[0] == card], known)
-    return known + _typical(known)
+    typical = _typical([f for f in known if f.basis != OWN])  # one recording says nothing of other cards
+    recorded = {(f.card, f.family, f.kind) for f in known if f.basis == OWN}
+    return [f for f in known if f.basis == OWN or (f.card, f.family, f.kind) not in recorded] + typical
 
 
 def _fit_one(key: tuple[str, str, str], group: list[_Row], known: list[Fit]) -> Fit:
@@ -185,6 +222,7 @@ class Tape:
 
 
 STEPS = "fitted to whole steps"
+OWN = "fitted to this course's recording"
 MOST_BANDWIDTH = 1.3  # above 1: kernels that find their input in the L2 cache
 LEAST_SHARE = 0.1  # of one step's time, in which a family must take more to be told from it
 
@@ -203,7 +241,7 @@ def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
     seen = [_Counted(tape) for tape in tapes if not tape.step.held_out]
     keys = {key for step in seen for key in step.kernels}
     kept: dict[tuple[str, str, str], devices.Efficiency] = {}
-    for f in [*known, *_typical(known)]:
+    for f in [*known, *_typical([f for f in known if f.basis != OWN])]:
         kept.setdefault((f.card, f.family, f.kind), f.efficiency)
     standing = {key: devices.stands_for(kept, (card, "any"), *key) for key in keys}
     parts = [{key: step.seconds(key, standing[key]) for key in keys} for step in seen]
@@ -335,7 +373,10 @@ def _typical(known: list[Fit]) -> list[Fit]:
 
 def basis() -> str:
     """What the table rests on, in one line."""
-    return "calibrated on public measurements (NeuSight, Vidur, HTA, timm, NVIDIA); no recordings of this course among them"
+    return (
+        "calibrated on public measurements (NeuSight, Vidur, HTA, timm, NVIDIA), "
+        "and on an H100 that this course recorded where they tell nothing of it"
+    )
 
 
 def report() -> Table:
@@ -381,8 +422,6 @@ def summary() -> list[str]:
     return parts
 
 
-#: what many calls in a row take at least where the CPU launches slowly: of shorter ones its launches were measured
-SHORT_S = 40e-6
 NEUSIGHT = Path(__file__).with_name("neusight.csv")
 PAGE = Path(__file__).parents[2] / "docs" / "recording.md"
 _TABLE = "<!-- made by python -m helpers.calibration.fit --page -->"
@@ -422,16 +461,17 @@ def beside() -> str:
 
 
 def _own() -> list[str]:
-    """Operators of this course's own recordings, which entered no fit, in Markdown: the simulator's errors by kernels.
+    """Operators of this course's own recordings that entered no fit, in Markdown: the simulator's errors by kernels.
 
-    Without what is shorter than SHORT_S. Attention is compared by lesson 19, with its backends by name.
+    Without what is shorter than SHORT_S.
     """
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+    fitted = {one for one in collect() if not one.held_out}
     for label, one in recorded():
-        if one.seconds < SHORT_S or one.op == "attention":
+        if is_short(one) or one in fitted:
             continue
         work = measured.work_of(one)
-        off = abs(roofline.seconds(work, measured.CARDS[one.card]) / one.seconds - 1)
+        off = abs(roofline.seconds(work, one.device) / one.seconds - 1)
         kernels = f"{work.family} {work.kind}" if work.family in ARITHMETIC else work.family
         groups[label, kernels].append(off)
     lines = [

@@ -21,11 +21,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from helpers.models import GPT2, Size
 from helpers.pytorch import private_torch
@@ -33,6 +35,7 @@ from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
 from helpers.simulator.devices import DEVICES, Device
 from helpers.simulator.gpu import SimGPU
+from helpers.simulator.operators import cuda_kernels
 from helpers.text.tables import read_rows
 
 PUBLIC = Path(__file__).with_name("measured.csv")
@@ -75,9 +78,11 @@ _OPS: dict[str, Callable[..., Any]] = {
     "native_layer_norm_backward": lambda g, x, m, r, w, b: torch.ops.aten.native_layer_norm_backward(
         g, x, w.shape, m, r, w, b, [True, True, True]
     ),
-    "attention": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
     "embedding": lambda table, rows: F.embedding(rows.long(), table),
 }
+BACKENDS = {
+    "cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
+}  # fmt: skip
 _KINDS = {"float32": "fp32", "tf32": "tf32", "float16": "fp16", "bfloat16": "bf16", "float64": "fp64_tensor"}
 
 
@@ -102,7 +107,7 @@ def parse(row: Mapping[str, Any], where: str = "") -> Measurement:
     """A row as a Measurement. ValueError, with the place, for what cannot be one."""
     op = str(row.get("op"))
     for column, value, known in (
-        ("card", row.get("card"), CARDS), ("operator", op.partition("/")[0], {*_OPS, "conv2d"}),
+        ("card", row.get("card"), CARDS), ("operator", op.partition("/")[0], {*_OPS, "conv2d", "attention"}),
         ("arithmetic", row.get("dtype"), {*_KINDS, "int32", "int64"}), ("set", row.get("set"), {"fit", "held-out"}),
     ):  # fmt: skip
         if value not in known:
@@ -144,19 +149,43 @@ class _Works(private_torch.TorchDispatchMode):
 
 def work_of(one: Measurement) -> Work:
     """What that operator had to do, as the simulator's cost model counts it (kernels summed)."""
+    return _joined(_works_of(one), _KINDS.get(one.dtype))
+
+
+def main_work(one: Measurement) -> tuple[Work, float]:
+    """What shares are fitted to, and seconds of what was beside it: a convolution without the kernels that turn its tensors."""
+    works = _works_of(one)
+    joined = _joined(works, _KINDS.get(one.dtype))
+    if "convolution" not in joined.family:
+        return joined, 0.0
+    main = max(works, key=lambda work: work.flops)
+    beside_s = sum(roofline.seconds(work, one.device) for work in works if work is not main)
+    return _joined([main], _KINDS.get(one.dtype)), beside_s
+
+
+def _works_of(one: Measurement) -> list[Work]:
     dtype = torch.float32 if one.dtype == "tf32" else getattr(torch, one.dtype)
-    inputs = [torch.empty(shape, dtype=dtype, device="meta") for shape in one.shapes]
-    with torch.no_grad(), precision(one.dtype), _Works() as works:
-        run(one.op, inputs)
-    return _joined(works.found, _KINDS.get(one.dtype))
+    back = one.op.endswith("/both")
+    inputs = [torch.empty(shape, dtype=dtype, device="meta", requires_grad=back) for shape in one.shapes]
+    chosen = partial(cuda_kernels.attention, capability=one.device.capability)
+    with torch.set_grad_enabled(back), precision(one.dtype), _Works() as works:
+        run(one.op, inputs, chosen)
+    return works.found
 
 
-def run(op: str, inputs: Sequence[torch.Tensor]) -> Any:
-    """The operator of a row ("mm", "conv2d/<stride>/<padding>") on these inputs."""
-    name, *sizes = op.split("/")
+def run(op: str, inputs: Sequence[torch.Tensor], attention: Callable[..., Any] = cuda_kernels.plain_attention) -> Any:
+    """The operator of a row on these inputs: "mm", "conv2d/<stride>/<padding>", "attention" with a causal mask or
+    "attention/<backend>/<forward or both>" without one."""
+    name, *how = op.split("/")
     if name == "conv2d":
-        return F.conv2d(inputs[0], inputs[1], stride=int(sizes[0]), padding=int(sizes[1]))
-    return _OPS[name](*inputs)
+        return F.conv2d(inputs[0], inputs[1], stride=int(how[0]), padding=int(how[1]))
+    if name != "attention":
+        return _OPS[name](*inputs)
+    if not how:
+        return attention(*inputs, is_causal=True)
+    with sdpa_kernel(BACKENDS[how[0]]):
+        out = attention(*inputs)
+    return out.sum().backward() if how[1] == "both" else out
 
 
 @contextmanager
@@ -174,7 +203,7 @@ def _joined(works: Iterable[Work], kind: str | None) -> Work:
     works = list(works)
     main = max(works, key=lambda w: w.flops)
     # Which of fp32 and TF32 a product took depends on settings of the process that measured it.
-    library = main.family in ("matmul", "convolution", "attention")
+    library = main.family in ("matmul", "convolution") or "attention" in main.family
     flops, nbytes = sum(w.flops for w in works), sum(w.bytes for w in works)
     return main._replace(flops=flops, bytes=nbytes, kind=kind if kind and library else main.kind)
 

@@ -23,6 +23,7 @@ EFFICIENCIES = Path(__file__).with_name("efficiencies.json")
 #: a family of operators without measurements takes the shares of this one
 STANDS_IN = {
     "factorisation": "matmul", "linear": "matmul", "bmm": "matmul", "grouped": "convolution", "depthwise": "convolution",
+    "cudnn attention": "attention", "efficient attention": "attention",
     "optimizer": "elementwise", "copy": "elementwise", "gather": "elementwise", "reduction": "normalisation",
 }  # fmt: skip
 #: a card that was not measured, but is made of the same chip as one that was

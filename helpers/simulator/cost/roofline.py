@@ -6,7 +6,8 @@ Williams, Waterman and Patterson, "Roofline: an insightful visual performance mo
 FLOPs of matmuls, convolutions and attention come from torch.utils.flop_counter's registry (a multiply-add
 is 2; `helpers.pytorch.flops` mends one of its formulas), those of factorisations roughly (`_factorisation`); everything else counts one FLOP an element. Bytes:
 every input read once, every output written once, no cache between kernels (of sorts too, which go over theirs more often).
-Tensor Cores take rows of whole 16 bytes: what is not, costs them more (`_effort`). Convolutions of 16-bit numbers are
+Tensor Cores take rows of whole 16 bytes: what is not, costs them more (`_effort`). Fused attention with is_causal leaves
+out what the mask throws away, block by block (`_causal`). Convolutions of 16-bit numbers are
 done with the channels last, so that other layouts are turned before and after (`_convolution`).
 """
 
@@ -29,7 +30,9 @@ from helpers.simulator.machine import Load, Machine
 #: family → a pattern of aten operator names, without leading and trailing underscores; the first that matches
 FAMILIES: dict[str, str] = {
     "factorisation": r"^linalg_(?!.*norm)|^cholesky|^geqrf|^ormqr|^orgqr|^triangular_solve|^lu_",
-    "attention": r"scaled_dot_product|flash_attention|efficient_attention",
+    "cudnn attention": r"cudnn_attention",
+    "efficient attention": r"efficient_attention",
+    "attention": r"scaled_dot_product|flash_attention",
     "optimizer": r"^(foreach|fused)_(?!rms)",
     "convolution": r"convolution|^conv\dd",
     "matmul": r"mm$|^linear|^addmv|^mv$|^dot$",
@@ -179,6 +182,8 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
             effort = _effort([*inputs, *results], kind)
             if kind == "fp32":
                 family = _product(results[0], inputs[-1])
+        elif "attention" in family:
+            effort = _causal(_named(func, args) | kwargs)
     elif name in _INT8_PRODUCTS:
         flops = 2 * results[0].numel() * inputs[0].shape[-1]
         kind = _library_kind(name, inputs[0].dtype)
@@ -281,9 +286,10 @@ def _library_kind(name: str, dtype: torch.dtype) -> str:
 # ----------------------------------------------------------------------- rows of 16 bytes, and layouts
 
 #: bytes that rows of a product are aligned to → FLOPs that Tensor Cores do for each that counts. 4 and 8: TF32 products of
-#: HTA's traces on A100s (measured.csv). 2: bf16, by the lecture of measured_steps.csv, which gained 3 of 96 ms a step by
-#: 50,304 tokens instead of 50,257, in products of 17 ms
-_UNALIGNED = {8: 1.8, 4: 1.8, 2: 1.2}
+#: HTA's traces on A100s (measured.csv). 2: GPT-2's product of 8,192 × 768 with 50,257 tokens in fp16 and bf16, recorded on an
+#: H100 (`calibration.recorded`: 5.0 ms, where 0.9 would be the share of others); many small ones at once, as of a ViT's 197
+#: tokens, lose little (timm's steps on an RTX 3090, measured_steps.csv)
+_UNALIGNED, _UNALIGNED_BATCH = {8: 1.8, 4: 1.8, 2: 5.5}, 1.2
 _TENSOR_CORES = {"tf32": 4, "fp16": 8, "bf16": 8}  # kind → elements in 16 bytes
 
 
@@ -306,7 +312,22 @@ def _effort(matrices: list[torch.Tensor], kind: str) -> float:
     rows = [
         max(t.stride()[-2:]) * t.element_size() for t in matrices if t.dim() > 1 and min(t.shape[-2:]) > 1
     ]
-    return _UNALIGNED.get(gcd(16, *rows), 1.0)
+    aligned = gcd(16, *rows)
+    return _UNALIGNED_BATCH if aligned == 2 and matrices[-1].dim() == 3 else _UNALIGNED.get(aligned, 1.0)
+
+
+_BLOCK = 128  # queries by keys that a kernel of attention takes at a time (its names on an H100 end in 64x128x64, 128x128x8, …)
+
+
+def _causal(named: dict[str, Any]) -> float:
+    """The share of the blocks on and below the diagonal, which a fused kernel goes through where is_causal is set.
+
+    FLOPs are counted without it, as torch.utils.flop_counter does.
+    """
+    queries, keys = (named[name].shape[-2] for name in ("query", "key"))
+    if not named.get("is_causal") or queries != keys:
+        return 1.0
+    return 0.5 + 0.5 / max(queries / _BLOCK, 1.0)
 
 
 def _convolution(todo: Work, func: Any, args: tuple[Any, ...], out: Any) -> list[Work]:

@@ -1,10 +1,10 @@
 """Which kernels CUDA would take: for operators on lists of tensors (torch._foreach_*, _fused_*), attention, and what is
 one kernel there and several elsewhere.
 
-For attention the choice follows aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: flash for 16-bit tensors of
-four dimensions with heads of up to 256 and no mask; the memory-efficient kernel for 32 bit and for masks; single
-operators ("math") for the rest. torch.nn.attention.sdpa_kernel's choices are kept. On meta tensors PyTorch would take
-the slow path of single operators.
+For attention the choice follows aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: on compute capability 9 and 10
+cuDNN's for 16-bit tensors of four dimensions with heads of up to 128 (cuDNN after 9.15); flash for such of up to 256 without a
+mask; the memory-efficient kernel for 32 bit and for masks; single operators ("math") for the rest.
+torch.nn.attention.sdpa_kernel's choices are kept. On meta tensors PyTorch would take the slow path of single operators.
 
 CUDA packs a list into as few launches as a kernel's arguments can describe (multi_tensor_apply in PyTorch's
 aten/src/ATen/native/cuda/MultiTensorApply.cuh, which torch installs under torch/include): tensors are cut into
@@ -183,27 +183,49 @@ def attention(
         query, key, value, attn_mask = lower_precision(query, key, value, attn_mask)
         alike = query.dtype == key.dtype == value.dtype and query.shape[-1] == key.shape[-1]
         fused = query.dim() == 4 and alike and not (is_causal and attn_mask is not None)
-        recent = capability >= (8, 0)
+        recent, backends = capability >= (8, 0), torch.backends.cuda
+        needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
+        if fused and _cudnn(query, key, value, attn_mask, dropout_p, capability):
+            bias = None if attn_mask is None else _bias(query, key, attn_mask)
+            if enable_gqa:
+                key, value = _every_head(query, key), _every_head(query, value)
+            cudnn = aten._scaled_dot_product_cudnn_attention
+            return cudnn(query, key, value, bias, needs_grad, dropout_p, is_causal, scale=scale)[0]
         # the memory-efficient kernel takes values of another width, flash does not
         as_wide = query.shape[-1] == value.shape[-1]
-        if (
-            fused
-            and as_wide
-            and attn_mask is None
-            and _flash(query, recent and torch.backends.cuda.flash_sdp_enabled())
-        ):
+        if fused and as_wide and attn_mask is None and _flash(query, recent and backends.flash_sdp_enabled()):
             if enable_gqa:
                 key, value = _every_head(query, key), _every_head(query, value)
             flash = aten._scaled_dot_product_flash_attention
             return flash(query, key, value, dropout_p, is_causal, scale=scale)[0]
         takes = query.dtype in (torch.float32, torch.float16) or (recent and query.dtype == torch.bfloat16)
-        if fused and takes and not enable_gqa and torch.backends.cuda.mem_efficient_sdp_enabled():
+        if fused and takes and not enable_gqa and backends.mem_efficient_sdp_enabled():
             bias = None if attn_mask is None else _bias(query, key, attn_mask)
-            needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))
             efficient = aten._scaled_dot_product_efficient_attention
             return efficient(query, key, value, bias, needs_grad, dropout_p, is_causal, scale=scale)[0]
     plain = plain_attention
     return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def _cudnn(
+    query: Any, key: Any, value: Any, mask: Any, dropout_p: float, capability: tuple[int, int]
+) -> bool:
+    """Asked first where it is the fastest, and elsewhere only where nothing else may run."""
+    backends = torch.backends.cuda
+    others = backends.flash_sdp_enabled() or backends.mem_efficient_sdp_enabled() or backends.math_sdp_enabled()
+    first = capability[0] in (9, 10)
+    widths = query.shape[-1], value.shape[-1]
+    return bool(
+        backends.cudnn_sdp_enabled()
+        and (first or (capability >= (8, 0) and not others))
+        and query.dtype in _HALVES
+        and all(width <= 128 and width % 8 == 0 for width in widths)
+        and 0 not in query.shape + key.shape
+        and key.shape[2] > 1
+        and not (dropout_p and query.shape[2] == 1)
+        and not (mask is not None and mask.requires_grad)
+        and not (torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled())
+    )
 
 
 def _flash(query: Any, enabled: bool) -> bool:
