@@ -207,13 +207,18 @@ def attention(
     return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 
+def prefers_cudnn(capability: tuple[int, int]) -> bool:
+    """Whether SDPA asks cuDNN first (sdp_utils.cpp, check_prefer_cudnn_attention; cuDNN after 9.15)."""
+    return capability[0] in (9, 10)
+
+
 def _cudnn(
     query: Any, key: Any, value: Any, mask: Any, dropout_p: float, capability: tuple[int, int]
 ) -> bool:
     """Asked first where it is the fastest, and elsewhere only where nothing else may run."""
     backends = torch.backends.cuda
     others = backends.flash_sdp_enabled() or backends.mem_efficient_sdp_enabled() or backends.math_sdp_enabled()
-    first = capability[0] in (9, 10)
+    first = prefers_cudnn(capability)
     widths = query.shape[-1], value.shape[-1]
     return bool(
         backends.cudnn_sdp_enabled()

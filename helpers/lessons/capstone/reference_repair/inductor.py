@@ -34,6 +34,7 @@ from helpers.pytorch import private_torch
 from helpers.simulator import SimGPU
 from helpers.simulator.cost import roofline
 from helpers.simulator.cost.roofline import Work
+from helpers.simulator.operators.cuda_kernels import prefers_cudnn
 
 aten = torch.ops.aten
 _FLASH = "_scaled_dot_product_flash_attention"
@@ -118,7 +119,9 @@ def run(graph: Graph, gpu: Any, args: list[Tensor]) -> tuple[Any, ...]:
             machine.launch(work.name, [roofline.load(machine, work)], None, None)
 
     def product(op: Any, *given: Tensor, out: Tensor, **scale: float) -> None:
-        roofline.launch(machine, op, [roofline.work(op, given, {}, out)], out.dtype)
+        # On a GPU Inductor lays its own buffers' rows out in whole 16 bytes (torch._inductor.config.comprehensive_padding).
+        work = roofline.work(op, given, {}, out)._replace(effort=1.0)
+        roofline.launch(machine, op, [work], out.dtype)
 
     def empty(size: Any, stride: Any, dtype: torch.dtype) -> Tensor:
         return torch.empty_strided(size, stride, dtype=dtype, device=gpu.device)
@@ -136,24 +139,33 @@ def run(graph: Graph, gpu: Any, args: list[Tensor]) -> tuple[Any, ...]:
             addmm=partial(product, aten.addmm.default),
             bmm=partial(product, aten.bmm.default),
         ),
-        "flash": _flash,
-        "flash_backward": _flash_backward,
+        "flash": partial(_attention, gpu),
+        "flash_backward": partial(_attention_backward, gpu),
     }
     text = graph.text.replace(f"torch.ops.aten.{_FLASH}_for_cpu_backward.default", "flash_backward")
     exec(text.replace(f"torch.ops.aten.{_FLASH}_for_cpu.default", "flash"), names)
     return tuple(names["call"](None, args))
 
 
-def _flash(q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, causal: bool = False, **how: Any) -> Any:
+def _attention(
+    gpu: Any, q: Tensor, k: Tensor, v: Tensor, dropout: float = 0.0, causal: bool = False, **how: Any
+) -> Any:
+    """By the kernel that the card's PyTorch takes (`cuda_kernels.attention`)."""
+    if prefers_cudnn(gpu.card.capability):
+        return aten._scaled_dot_product_cudnn_attention(q, k, v, None, True, dropout, causal)[:2]
     return aten._scaled_dot_product_flash_attention(q, k, v, dropout, causal)[:2]
 
 
-def _flash_backward(
-    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, dropout: float, causal: bool, **how: Any
+def _attention_backward(
+    gpu: Any, grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, dropout: float, causal: bool, **how: Any
 ) -> Any:  # fmt: skip
-    none = torch.empty(0, device=q.device)
+    none, lengths = torch.empty(0, device=q.device), (q.shape[-2], k.shape[-2])
+    if prefers_cudnn(gpu.card.capability):
+        return aten._scaled_dot_product_cudnn_attention_backward(
+            grad, q, k, v, out, sums, none, none, none, none, none, *lengths, dropout, causal
+        )
     return aten._scaled_dot_product_flash_attention_backward(
-        grad, q, k, v, out, sums, none, none, q.shape[-2], k.shape[-2], dropout, causal, none, none
+        grad, q, k, v, out, sums, none, none, *lengths, dropout, causal, none, none
     )
 
 
