@@ -249,7 +249,7 @@ def test_nested_tensors_are_seen_by_what_is_inside(gpu: SimGPU) -> None:
 
 @pytest.mark.parametrize(
     "card, half, bfloat, native",
-    [("H100", "flash", "flash", True), ("L4", "flash", "flash", True), ("T4", "efficient", "", False)],
+    [("H100", "cudnn", "cudnn", True), ("L4", "flash", "flash", True), ("T4", "efficient", "", False)],
 )
 def test_a_card_has_the_kernels_of_its_generation(card: str, half: str, bfloat: str, native: bool) -> None:
     with simulate(card) as gpu:

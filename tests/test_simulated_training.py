@@ -274,7 +274,7 @@ def test_bytes_of_a_fused_step_are_those_of_reading_and_writing_its_state(gpu: S
 
 
 @pytest.mark.parametrize(
-    ("dtype", "kernel"), [(torch.bfloat16, "flash"), (torch.float16, "flash"), (torch.float32, "efficient")]
+    ("dtype", "kernel"), [(torch.bfloat16, "cudnn"), (torch.float16, "cudnn"), (torch.float32, "efficient")]
 )
 def test_attention_takes_cudas_kernel_forward_and_backward(
     gpu: SimGPU, dtype: torch.dtype, kernel: str
@@ -286,13 +286,15 @@ def test_attention_takes_cudas_kernel_forward_and_backward(
     assert not {"bmm", "_softmax"} & set(names)
 
 
-def test_a_mask_takes_the_efficient_kernel_and_what_no_kernel_takes_runs_in_parts(gpu: SimGPU) -> None:
+def test_masks_take_kernels_too_and_what_no_kernel_takes_runs_in_parts(gpu: SimGPU) -> None:
+    """As recorded on an H100 (19/backends): a mask by cuDNN, one that wants a gradient by the memory-efficient kernel."""
     q = torch.randn(2, 4, 16, 32, device=gpu.device, dtype=torch.bfloat16, requires_grad=True)
     mask = torch.ones(16, 16, dtype=torch.bool, device=gpu.device)
-    efficient = "_scaled_dot_product_efficient_attention"
-    for one in (mask, torch.zeros(16, 16, device=gpu.device, dtype=torch.bfloat16)):
+    bias = torch.zeros(16, 16, device=gpu.device, dtype=torch.bfloat16)
+    for one, kernel in ((mask, "cudnn"), (bias, "cudnn"), (bias.clone().requires_grad_(), "efficient")):
         names = launched(gpu, lambda one=one: F.scaled_dot_product_attention(q, q, q, one).sum().backward())
-        assert efficient in names and f"{efficient}_backward" in names
+        fused = f"_scaled_dot_product_{kernel}_attention"
+        assert fused in names and f"{fused}_backward" in names
     assert "_safe_softmax" in launched(gpu, lambda: F.scaled_dot_product_attention(*[q.double()] * 3))
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -300,7 +302,7 @@ def test_a_mask_takes_the_efficient_kernel_and_what_no_kernel_takes_runs_in_part
         assert "_safe_softmax" in launched(gpu, lambda: F.scaled_dot_product_attention(q, q, q))
     with torch.autocast("cuda"):
         x = q.detach().float()
-        assert "_scaled_dot_product_flash_attention" in launched(
+        assert "_scaled_dot_product_cudnn_attention" in launched(
             gpu, lambda: F.scaled_dot_product_attention(x, x, x)
         )
 
@@ -355,8 +357,8 @@ def test_gpt2_and_bert_simulate_in_about_a_second(kind: str, millions: float) ->
         simulated = gpu.clock() - start
     assert parameters / 1e6 == pytest.approx(millions, abs=0.5)
     kernels = Counter(k.name for k in gpu.kernels[before:])
-    assert kernels["aten._scaled_dot_product_flash_attention"] == 12
-    assert kernels["aten._scaled_dot_product_flash_attention_backward"] == 12
+    assert kernels["aten._scaled_dot_product_cudnn_attention"] == 12
+    assert kernels["aten._scaled_dot_product_cudnn_attention_backward"] == 12
     assert sum(n for name, n in kernels.items() if "_foreach_" in name) in (8, 9)
     assert 0.02 < simulated < 0.08  # about 45 ms; the host is far ahead of the device
     assert cpu < 3  # 0.3 s on a quiet machine; cores and caches may be shared

@@ -412,7 +412,7 @@ def test_training_runs(gpu: SimGPU, name: str, foreach: bool | None) -> None:
     assert any("_foreach_" in n and "norm" not in n and "mul" not in n for n in names) == (foreach is None)
 
 
-@pytest.mark.parametrize(("dtype", "kernel"), [(torch.bfloat16, "flash"), (torch.float32, "efficient")])
+@pytest.mark.parametrize(("dtype", "kernel"), [(torch.bfloat16, "cudnn"), (torch.float32, "efficient")])
 def test_attention_takes_cudas_kernel_forward_and_backward(
     gpu: SimGPU, dtype: torch.dtype, kernel: str
 ) -> None:

@@ -121,9 +121,16 @@ def recorded() -> list[tuple[str, Measurement]]:
     operators = recordings.load_all("calibration/operators")
     cards = {own.device: own.table[0]["card"] for own in operators if own.table}
     own = [(recording, recording.table or []) for recording in operators]
-    own += [(way, _attention(way, cards[way.device])) for way in recordings.load_all("19/ways") if way.device in cards]
+    own += [
+        (way, _attention(way, cards[way.device]))
+        for way in recordings.load_all("19/ways")
+        if way.device in cards
+    ]
     return [
-        (f"recorded ({row['card']}, {recording.date})", measured.parse(row, f"{recording.name} on {recording.device}, row {i}"))
+        (
+            f"recorded ({row['card']}, {recording.date})",
+            measured.parse(row, f"{recording.name} on {recording.device}, row {i}"),
+        )
         for recording, rows in own
         for i, row in enumerate(rows, 1)
         if row.get("card") in measured.CARDS  # somebody's own card has no line in the table to compare

@@ -173,7 +173,9 @@ def _works_of(one: Measurement) -> list[Work]:
     return works.found
 
 
-def run(op: str, inputs: Sequence[torch.Tensor], attention: Callable[..., Any] = cuda_kernels.plain_attention) -> Any:
+def run(
+    op: str, inputs: Sequence[torch.Tensor], attention: Callable[..., Any] = cuda_kernels.plain_attention
+) -> Any:
     """The operator of a row on these inputs: "mm", "conv2d/<stride>/<padding>", "attention" with a causal mask or
     "attention/<backend>/<forward or both>" without one."""
     name, *how = op.split("/")

@@ -241,6 +241,22 @@ def _flash_backward(
     return backward(grad, query, key, value, out, sums, 0.0, causal, scale=scale)
 
 
+def _cudnn(
+    query: Any, key: Any, value: Any, bias: Any, keeps: bool, dropout: float = 0.0, causal: bool = False, *_: Any, scale: Any = None,
+) -> Any:  # fmt: skip
+    plain = aten._scaled_dot_product_flash_attention_for_cpu
+    out, sums = plain(query, key, value, 0.0, causal, attn_mask=bias, scale=scale)
+    return out, sums.unsqueeze(-1), *[None] * 7
+
+
+def _cudnn_backward(
+    grad: Any, query: Any, key: Any, value: Any, out: Any, sums: Any, _seed: Any, _offset: Any, bias: Any, _q: Any, _k: Any,
+    _mq: Any, _mk: Any, dropout: float, causal: bool, *, scale: Any = None,
+) -> Any:  # fmt: skip
+    backward, sums = aten._scaled_dot_product_flash_attention_for_cpu_backward, sums.squeeze(-1)
+    return backward(grad, query, key, value, out, sums, 0.0, causal, attn_mask=bias, scale=scale)
+
+
 def _efficient(
     query: Any, key: Any, value: Any, bias: Any, keeps: bool, dropout: float = 0.0, causal: bool = False, *, scale: Any = None,
 ) -> Any:  # fmt: skip
@@ -268,6 +284,8 @@ def _efficient_backward(
 ATTENTION: dict[Any, Callable[..., Any]] = {
     aten._scaled_dot_product_flash_attention: _flash,
     aten._scaled_dot_product_flash_attention_backward: _flash_backward,
+    aten._scaled_dot_product_cudnn_attention: _cudnn,
+    aten._scaled_dot_product_cudnn_attention_backward: _cudnn_backward,
     aten._scaled_dot_product_efficient_attention: _efficient,
     aten._scaled_dot_product_efficient_attention_backward: _efficient_backward,
 }

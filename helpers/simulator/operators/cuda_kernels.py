@@ -217,7 +217,9 @@ def _cudnn(
 ) -> bool:
     """Asked first where it is the fastest, and elsewhere only where nothing else may run."""
     backends = torch.backends.cuda
-    others = backends.flash_sdp_enabled() or backends.mem_efficient_sdp_enabled() or backends.math_sdp_enabled()
+    others = (
+        backends.flash_sdp_enabled() or backends.mem_efficient_sdp_enabled() or backends.math_sdp_enabled()
+    )
     first = prefers_cudnn(capability)
     widths = query.shape[-1], value.shape[-1]
     return bool(
@@ -229,7 +231,10 @@ def _cudnn(
         and key.shape[2] > 1
         and not (dropout_p and query.shape[2] == 1)
         and not (mask is not None and mask.requires_grad)
-        and not (torch.are_deterministic_algorithms_enabled() and not torch.is_deterministic_algorithms_warn_only_enabled())
+        and not (
+            torch.are_deterministic_algorithms_enabled()
+            and not torch.is_deterministic_algorithms_warn_only_enabled()
+        )
     )
 
 
