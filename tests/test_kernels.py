@@ -172,7 +172,7 @@ def test_without_triton_the_lesson_shows_what_was_kept(monkeypatch: pytest.Monke
     monkeypatch.setattr(kernels, "available", lambda: False)
     kept = experiments.ran("add", lambda: x, want=x)
     assert (kept.seen.programs, experiments.masked(kept.seen), kept.same) == (4, 28, True)
-    said = experiments.compiled("an operator", lambda x: x, x)
+    said = experiments.tried("no fake, compiled", lambda x: x, x)
     assert experiments.kinds({"add": said}) == {"add": "an error: which shape?"}
 
 
