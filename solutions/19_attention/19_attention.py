@@ -375,11 +375,6 @@ for name in (
 # call, one at a time. (The message for dropout says *both fused kernels*, and means the CPU's only one: on a GPU *flash* takes dropout, as the table
 # shows.) The last line is the second call of section 1. `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
 #
-# **Try it.** How can you call SDPA so that *values wider than keys* get a fused kernel on the CPU? (Attention is linear in v.)
-#
-# <details><summary>Answer</summary>Once for each half of the wide values: <code>torch.cat([SDPA(q, k, half) for half in wide.chunk(2, -1)], -1)</code>. The weights
-# are computed twice.</details>
-#
 # ## 4 · A mask is a rule, and leaves blocks
 #
 # A mask as a tensor has n² numbers, which are stored, and read for every head. And a kernel cannot know where the mask is empty: with
@@ -387,8 +382,7 @@ for name in (
 #
 # But most masks are a **rule**: given the positions of a query and a key, may the one look at the other?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a
-# function `mask_mod`. (Its other
-# function, `score_mod`, changes a score, for example by the distance of the two positions.)
+# function `mask_mod`.
 #
 # From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. Of every
 # block that is left it computes all the scores. In a *whole* block all pairs are allowed. The kernel asks the rule only in the other blocks, which are
