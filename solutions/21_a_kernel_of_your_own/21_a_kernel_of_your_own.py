@@ -272,8 +272,8 @@ experiments.with_yours(softmax)
 # ## 3 · Leave work out
 #
 # It wins where it does *less*. Here is such a place. A model writes eight texts at once, and each of them gets its next token (lesson 20).
-# Of every earlier token a **cache** holds a key and a value, of 64 numbers each. It has room for 512 tokens of each text. How many of
-# them a text has filled, `filled` says below.
+# Of every earlier token a **cache** holds a key and a value, of 64 numbers each. It has room for 512 tokens of each text. The picture
+# below shows how much of it each text has filled.
 #
 # The new token has a query. Its product with a key is a score, softmax makes weights of the scores, and the result is the sum of the
 # values with these weights: attention. Places that are not filled must not count. Three ways:
@@ -305,6 +305,7 @@ def attend(q, k, v, filled):
 
 
 filled = torch.tensor([40, 400, 72, 16, 56, 128, 24, 88])
+experiments.cache_rooms(filled.tolist(), 512)
 
 # %% [markdown]
 # How many bytes does each way move, compared with the whole cache?
@@ -465,7 +466,7 @@ kinds = experiments.kinds(forms)
 you.against({name: kinds[name] for name in you}, experiments.said(forms), evidence=experiments.LIVE)
 
 # %% [markdown]
-# The last column has the messages that you will meet at work. **The compiler asks for the fake**: it captures a graph without
+# The table has the messages that you will meet at work. **The compiler asks for the fake**: it captures a graph without
 # computing, so it has to know each result's shape, strides and dtype. **Backward asks for the gradient**, compiled or not. So the operator is
 # no silent hole any more. (Backward is captured too: the kernel that it launches has to be an operator as well.) With all labels the
 # training from above comes out right:

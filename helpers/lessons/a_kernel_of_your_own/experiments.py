@@ -235,6 +235,24 @@ def recorded_rate(way: str) -> float:
 # --- 3 · what is left out -----------------------------------------------------------------------------------------
 
 
+@drawn
+def cache_rooms(filled: Sequence[int], places: int) -> Picture:
+    """A cache with the same room for each text: a row a text, dark as far as it is filled."""
+    title = f"{len(filled)} texts, each with room for {places} tokens"
+    note = f"Blue: filled places. Grey: empty ones. Dashed: the end of the longest text, {max(filled)}."
+    fig, _ = style.figure(0.26 * len(filled) + 0.1, evidence="arithmetic", title=title, note=note)
+    ax = fig.add_subplot()
+    rows = range(len(filled))
+    ax.barh(rows, [places] * len(filled), color=style.FAINT, height=0.72)
+    ax.barh(rows, filled, color=style.BLUE, height=0.72)
+    for row, many in zip(rows, filled, strict=True):
+        ax.text(many + 5, row, str(many), va="center", fontsize=style.SMALL)
+    ax.axvline(max(filled), color=style.INK, linestyle="--", linewidth=1.0)
+    _bare(ax, places, len(filled))
+    style.row_names(ax, [f"text {row}" for row in rows])
+    return Picture(fig, "arithmetic", f"{title}: {', '.join(map(str, filled))} are filled")
+
+
 def shares(reads: Mapping[str, Way], cache_bytes: int) -> dict[str, str]:
     """The bytes of each way against the cache's, to the nearest choice of the prediction."""
     return {
