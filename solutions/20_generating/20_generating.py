@@ -197,9 +197,11 @@ experiments.recorded_ways()
 # **Shapes.** `torch.compile` makes {{growing_graphs}} graphs, and not six: at the second shape it makes one for any length (lesson 11). With the static cache it makes
 # {{static_graphs}}. But a *CUDA* graph has one shape, so the growing cache would need one for each length. With the static cache one
 # graph is replayed for all tokens, and the row *static, as a graph* wins in both halves of the table. **This is what the static cache is for.** Its price:
-# room for all places from the beginning, {{cache_mib:.0f}} MiB a sequence here, and attention that reads places which are still empty. (Lesson 21 has a
-# kernel that reads only the filled ones. And *no
-# cache*, padded to 1,024 places, has one shape too. With one sequence its graph may come near, with 64 the computing alone takes longer.)
+# room for all places from the beginning, {{cache_mib:.0f}} MiB a sequence here, and attention that reads places which are still empty (lesson 21 has a
+# kernel that reads only the filled ones).
+#
+# (*No cache*, padded to 1,024 places, has one shape too. With one sequence its graph may come near. With 64 the computing alone takes
+# longer.)
 
 # %% [markdown]
 # **Exercise 20.1 — a static cache** (★★, 9 min)
