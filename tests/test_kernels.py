@@ -11,6 +11,7 @@ from helpers.kernels.interpreter import NeedsTriton, _Absent
 from helpers.kernels.on_cpu import tl, triton
 from helpers.lessons.a_kernel_of_your_own import experiments
 from helpers.lessons.a_kernel_of_your_own.explorer import traffic_explorer
+from helpers.lessons.attention import masks
 
 needs_triton = pytest.mark.skipif(not kernels.available(), reason="Triton is not installed (extra `kernels`)")
 KEPT: list[Any] = []
@@ -172,7 +173,7 @@ def test_without_triton_the_lesson_shows_what_was_kept(monkeypatch: pytest.Monke
     monkeypatch.setattr(kernels, "available", lambda: False)
     kept = experiments.ran("add", lambda: x, want=x)
     assert (kept.seen.programs, experiments.masked(kept.seen), kept.same) == (4, 28, True)
-    said = experiments.compiled("an operator", lambda x: x, x)
+    said = experiments.tried("no fake, compiled", lambda x: x, x)
     assert experiments.kinds({"add": said}) == {"add": "an error: which shape?"}
 
 
@@ -183,3 +184,17 @@ def test_the_explorer_counts_as_the_formula_says() -> None:
     explorer.set(rows=64, program=60)
     assert explorer.tiling.at == (0, 1) and "2 programs" in explorer.tiling.facts
     assert explorer.static().png()
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("causal", masks.causal),
+        ("sliding window of 256", masks.window(16)),
+        ("eight documents", masks.documents([64] * 8)),
+    ],
+)
+def test_the_share_beside_a_recorded_time_is_that_of_the_rule(name: str, rule: masks.Rule) -> None:
+    """8,192 tokens in blocks of 128, made 16 times smaller."""
+    left = masks.computed(masks.block_mask(rule, 512, 8))
+    assert experiments._COMPUTED[f"FlexAttention, {name}"] == left

@@ -52,8 +52,8 @@ lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "record
 # SDPA(q[0], k[0], v[0])
 # ```
 #
-# The second only leaves out the batch dimension of 1. The results agree up to rounding, and nothing is printed. How many times the memory of the
-# first does the second need?
+# The second only leaves out the batch dimension of 1. The results agree up to rounding, and nothing is printed. How many times as much
+# memory does the second need?
 
 # %% experiment
 SDPA = F.scaled_dot_product_attention
@@ -67,10 +67,11 @@ lesson.keep(fallback=more["memory without the batch dimension: ×"])
 you.against_ratios(more, evidence="live (CPU)", what="memory")
 
 # %% [markdown]
-# About {{fallback:.0f}} times. The second call got the formula written out, and nobody said so. First, why that is so much; section 3 shows how to notice.
+# About {{fallback:.0f}} times. For the second call PyTorch ran the formula written out, and did not say so. Section 3 shows how to notice. First: why
+# does that need so much more?
 #
-# The formula written out, and SDPA as in the first call, run forward and backward, for n = 256 to 2,048. How many times larger is the peak of memory when n doubles? And
-# does SDPA do fewer floating-point operations (FLOPs) than the formula written out, as many, or more?
+# Run both ways forward and backward, for n = 256 to 2,048: the formula written out, and SDPA as in the first call. When n doubles, how many
+# times larger is the peak of memory? And does SDPA do fewer floating-point operations (FLOPs) than the formula, as many, or more?
 
 # %% experiment
 you = lesson.predict(
@@ -105,8 +106,9 @@ you.against(
 # gradient, and the gradient of the scores. SDPA keeps q, k, v, the result, and **one number per query**. That number is
 # the logarithm of the softmax's denominator: a weight is exp(score − that number).
 #
-# How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. So there are seven matrix
-# products in place of six (two in forward; in backward one for each of the gradients of v, of the weights, of q and of k; and one again), which is {{more_flops:.0%}} more FLOPs.
+# How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. The formula takes six matrix
+# products: two in forward, and in backward one for each of four gradients (of v, of the weights, of q and of k). SDPA takes seven, which
+# is {{more_flops:.0%}} more FLOPs.
 #
 # So SDPA computes more. Now forward alone on a simulated H100, where both ways do the same two products, for 4,096 tokens (8 × 16 heads of 64 features, bfloat16).
 # Count how often the n² numbers are written and read. How many times as long does the formula written out take? And what share of *its* time are the two products?
@@ -146,7 +148,7 @@ experiments.recorded_ways()
 # exp(score − maximum). The quotient stays the same. But the maximum is known only at the end of the row.
 #
 # The way out: go through the row in blocks, and keep a **running maximum** and a **running sum**. If a block brings a
-# larger maximum, the old sum was made with the wrong one. What has to be done with it? And why is the maximum needed at all?
+# larger maximum, the old sum was made with the wrong maximum. What has to be done with the old sum? And why is the maximum needed at all?
 
 # %% experiment
 you = lesson.predict(
@@ -178,15 +180,14 @@ naive = str(torch.exp(scores).sum().item())
 you.against(experiments.of_running(rows, naive), experiments.running(rows), evidence="live (CPU)")
 
 # %% [markdown]
-# The old sum is multiplied by exp(old maximum − new maximum). That factor replaces the old maximum by the new one in every
-# term at once, because exp(s − old) · exp(old − new) = exp(s − new). Without any maximum the sum is inf in float32, which ends at exp(88.7). The running sum ends at
-# {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. (With the old sum thrown away it would end at {{thrown_away:.4f}}.) Each score was needed
-# once, in its block, and may be forgotten afterwards. (The softmax itself would need a second pass, to divide. Attention does not: it
-# needs only the weighted sum of the values, and divides that.)
+# The old sum is multiplied by exp(old maximum − new maximum). That replaces the old maximum by the new one in every
+# term at once, because exp(s − old) · exp(old − new) = exp(s − new). Without any maximum the sum is inf: float32 ends at exp(88.7). The
+# running sum ends at {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. (With the old sum thrown away it would end at
+# {{thrown_away:.4f}}.) Each score was needed once, in its block.
 #
 # The same factor repairs the **result**: the sum of the values, each times exp(score − maximum), not divided yet. So attention can go through the keys
 # in blocks and keep three things per query: running maximum, running sum, running result. At the end it divides the result by
-# the sum. This is exact: no weight is left out or rounded away on purpose.
+# the sum. This is exact: no weight is left out.
 
 # %% [markdown]
 # **Exercise 19.1 — attention in blocks** (★★★, 18 min)
@@ -301,10 +302,10 @@ check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype=
 # *math* is the formula written out as ordinary operators, with its n² numbers. SDPA looks at each call and chooses. If no fused
 # kernel takes the call, math does, and nobody tells you.
 #
-# A fused kernel has to be written for each feature, and for each machine. You test on your laptop's CPU, and train on an H100. Where does each
+# Somebody has to write a fused kernel for each feature, and for each machine. You test on your laptop's CPU, and train on an H100. Where does each
 # of these calls get a fused kernel? Two clues: CPU kernels are written mostly for inference, GPU kernels for training in 16 or 32 bits. And a GPU has
 # several fused kernels (the simulated one has two): what one refuses, another may take.
-# (q, k and v have shape (2, 4, 128, 64), and are bfloat16. *float64* turns them into that.)
+# (q, k and v are bfloat16, of shape (2, 4, 128, 64). The call *float64* converts them first.)
 
 # %% experiment
 you = lesson.predict(
@@ -371,31 +372,29 @@ for name in (
 
 # %% [markdown]
 # For the mask that wants a gradient no reason is printed. It is this: the CPU's kernel makes no gradient for a mask. Where you get no reason, take things out of the
-# call, one at a time. The last line is the second call of section 1. `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
-#
-# **Try it.** How can you call SDPA so that *values wider than keys* get a fused kernel on the CPU? (Attention is linear in v.)
-#
-# <details><summary>Answer</summary>Once for each half of the wide values: <code>torch.cat([SDPA(q, k, half) for half in wide.chunk(2, -1)], -1)</code>. The weights
-# are computed twice.</details>
-#
-# (The message for dropout says *both fused kernels*. Here that is the CPU's only one: on a GPU *flash* takes dropout, as the table shows.)
+# call, one at a time. (The message for dropout says *both fused kernels*, and means the CPU's only one: on a GPU *flash* takes dropout, as the table
+# shows.) The last line is the second call of section 1. `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
 #
 # ## 4 · A mask is a rule, and leaves blocks
 #
-# A mask as a tensor has n² numbers, which are read for every head. The scores are no longer stored, but the n² numbers of
-# the mask still are. And a kernel cannot know where it is empty: with `is_causal=True` the fused kernels leave out the blocks above the diagonal, with the same
-# mask as a tensor they compute them. But most masks are a **rule**: given the positions of a query and a key, may the one look at the other?
+# A mask as a tensor has n² numbers, which are stored, and read for every head. And a kernel cannot know where the mask is empty: with
+# `is_causal=True` the fused kernels leave out the blocks above the diagonal, and with the same mask as a tensor they compute them.
+#
+# But most masks are a **rule**: given the positions of a query and a key, may the one look at the other?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a
-# function `mask_mod`. (Its other
-# function, `score_mod`, changes a score, for example by the distance of the two positions.)
+# function `mask_mod`.
 #
 # From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. Of every
-# block that is left it computes all the scores. It asks the rule only in blocks that are kept *in part*: a *whole* block has all its pairs allowed.
+# block that is left it computes all the scores. In a *whole* block all pairs are allowed. The kernel asks the rule only in the other blocks, which are
+# kept *in part*.
 #
-# 1,024 tokens, blocks of 128 × 128, three rules: causal; causal and only the last 256 keys, the query's own among them (a
-# *sliding window*); and four documents of
-# 512, 128, 256 and 128 tokens in one row, each causal and blind to the others. What share of the blocks is computed? (Draw the
-# 8 × 8 blocks.)
+# Take 1,024 tokens, and blocks of 128 × 128. Three rules:
+#
+# - **causal**;
+# - a **sliding window**: causal, and only the last 256 keys, the query's own among them;
+# - **four documents** of 512, 128, 256 and 128 tokens in one row: each is causal, and sees no other.
+#
+# What share of the blocks is computed? (Draw the 8 × 8 blocks.)
 
 # %% experiment
 you = lesson.predict(
@@ -437,10 +436,7 @@ you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evide
 # Causal leaves a little more than half, because every score of a block on the diagonal is computed. A window leaves a band: with
 # n it grows like n, and not like n². Documents leave their own triangles.
 #
-# Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. The explorer has 64 tokens. Set
-# the block to 16, then to 4, with *causal* and with five *documents*: whose share falls by the larger factor?
-#
-# <details><summary>Answer</summary>The documents': most of them are shorter than 16 tokens, so a block of 16 is mostly waste.</details>
+# Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. This explorer has 64 tokens:
 
 # %% experiment
 from helpers.lessons.attention.explorer import mask_explorer
@@ -448,6 +444,10 @@ from helpers.lessons.attention.explorer import mask_explorer
 mask_explorer("documents", block=8, documents=5)
 
 # %% [markdown]
+# **Move it.** Set the block to 16, then to 4, with *causal* and with five *documents*. Whose share falls by the larger factor?
+#
+# <details><summary>Answer</summary>The documents': most of them are shorter than 16 tokens, so a block of 16 is mostly waste.</details>
+#
 # The fused kernel of FlexAttention is written by `torch.compile` (lesson 11). So compile it once, then call it (*Further* tries it without):
 #
 # ```python
@@ -475,8 +475,7 @@ experiments.recorded_blocks()
 # fewer blocks than the triangle, and takes {{window_times:.1f}} times less time: a kernel with so few blocks has other costs too. Which, the recording does not say.
 #
 # And build the block mask **once** for all layers. Causal or a window is the same in all steps, too; documents need a new one for each
-# batch. `create_block_mask` asks the rule for all n² pairs at once, so for a moment n² answers are in
-# memory. The next exercise needs less.
+# batch. `create_block_mask` asks the rule for all n² pairs at once, so for a moment all answers are in memory. Yours will need less.
 
 # %% [markdown]
 # **Exercise 19.2 — the blocks that a rule leaves** (★★, 10 min)
@@ -547,6 +546,15 @@ check_kept_blocks(
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# Your table for the three rules of this section, beside PyTorch's block mask:
+
+# %% experiment
+experiments.with_yours(kept_blocks, rules, masks)
+
+# %% [markdown]
+# The same blocks, with a fraction of the memory. At 0 a kernel loads and computes nothing, at 2 it need not ask the rule. So this table is
+# all that it has to know of a mask. Lesson 21 has a kernel that leaves out what a mask throws away.
+#
 # ## The running example
 #
 # The script has used SDPA since lesson 02, so nothing new has to go in. But what does that one line buy in the script? Take it out
@@ -621,7 +629,7 @@ for need_weights in (True, False):
 #
 # ## Sources on trial
 #
-# Three claims; the third is about *Further*.
+# Two claims here; one about the loss stands in *Further*.
 
 # %% experiment
 from helpers.lessons.attention import claims
@@ -629,7 +637,7 @@ from helpers.lessons.attention import claims
 lesson.verdicts(
     claims.on_trial(steps, kernels),
     evidence="live (CPU) · simulated (H100)",
-    shown=("19-other-backends", "19-memory-savings", "19-loss-memory"),
+    shown=("19-other-backends", "19-memory-savings"),
 )
 
 # %% [markdown]
@@ -696,8 +704,12 @@ you.against(experiments.of_losses(losses), experiments.loss_costs(losses), evide
 # %% [markdown]
 # At once there are three arrays of the logits' size at the same time: their log-softmax, which is kept, its gradient, and that of the
 # logits. In chunks there are the same three, but for 64 tokens only, and the gradient of the weight. None of these
-# grows with the number of tokens.
-#
+# grows with the number of tokens. A claim on trial goes much further:
+
+# %% experiment
+lesson.verdicts([claims.loss_memory()], evidence="simulated (H100)")
+
+# %% [markdown]
 # The loop of that cell calls `backward()` itself, so it cannot stand inside a model. A function with its own backward can:
 # it makes the gradients in *forward*, chunk by chunk, and keeps them. A loss is one number, so what comes in is one number too, and
 # backward only multiplies by it.

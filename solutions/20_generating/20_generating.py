@@ -7,7 +7,7 @@
 # {{token_7b:.1f}} ms (simulated): **about {{too_long:.0f}} times as long**. And GPT-2 has {{smaller:.0f}} times fewer weights. Is its token {{smaller:.0f}} times as fast? In this
 # lesson you find out what a token waits for, and write what makes generating fast.
 #
-# **Time** 60 min, three exercises among them; *Further*: 70 min, with speculative sampling, a cache in blocks, and a model that
+# **Time** 60 min, three exercises among them; *Further*: 75 min, with speculative sampling, a cache in blocks, and a model that
 # leaves Python. **Before this** lessons 02 and 03 (operators, waits) and 11 (`torch.compile`); 07 (CUDA graphs) is of use.
 #
 # **Afterwards you can**
@@ -35,11 +35,11 @@ lesson.start(
 # one token after the other: each one has to be known before the next can begin.
 #
 # Two models are tried on a simulated H100, in bfloat16: GPT-2 with 124 million weights, and a model of the same kind with as
-# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). The token, or the 64, are the last of 1,024. What
-# the model has to know of the earlier ones is kept in memory, the **cache** (section 2).
+# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). A text has 1,024 tokens, and its last
+# token goes through the model, or its last 64. What the model has to know of the earlier ones is kept in memory, in the **cache** (section 2).
 #
-# One by one the 7B model makes {{rate_7b:.0f}} tokens a second. If 64 tokens of one sequence go through it at once, as in prefill: how many a second? And what limits the one
-# token, of the 7B model and of GPT-2?
+# One by one the 7B model makes {{rate_7b:.0f}} tokens a second. If 64 tokens of one sequence go through it at once, as in prefill: how many a second? And what limits one
+# token of the 7B model, and one of GPT-2?
 
 # %% experiment
 LIMITS = ["arithmetic", "bytes of the weights", "the least time of each kernel"]
@@ -63,6 +63,7 @@ lesson.keep(
 )
 lesson.keep(rate_7b=riddle.rate, smaller=riddle.smaller, sooner=riddle.sooner)
 lesson.keep(a_kernel=1e6 * costs["GPT-2", 1].seconds / eager["GPT-2"].launches)
+lesson.keep(a_launch=1e6 * eager["GPT-2"].seconds / eager["GPT-2"].launches)
 you.against(
     experiments.limits(costs),
     experiments.tokens_at_once(costs),
@@ -73,13 +74,13 @@ you.against(
 # %% [markdown]
 # For one token **every weight is read once**, and used in two operations, one multiplication and one addition. A card can
 # do hundreds of operations in the time in which its memory delivers one number. 64 tokens at once read the same weights once, too. So
-# the 7B model takes hardly longer. Its weights take {{floor_7b:.1f}} ms to read at the bandwidth on paper; its token takes
+# the 7B model takes hardly longer for them. Its weights take {{floor_7b:.1f}} ms to read at the bandwidth on paper; its token takes
 # {{token_7b:.1f}} ms. In this simulation kernels that read weights for one token reach about two thirds of that bandwidth, so most of this time is reading weights. What remains is the cache and small kernels. No faster arithmetic
 # helps there.
 #
-# GPT-2's token takes only {{sooner:.0f}} times less. Reading so small a model takes a fraction of its token's time. As a graph, the time is that of its {{gpt2_launches}} kernels, {{a_kernel:.0f}} µs each: nearly
-# each does so little that it takes the least time which any kernel takes, with one token or with 64. If the CPU launches them one by one, the
-# launches are the limit, and a graph removes them.
+# GPT-2's token takes only {{sooner:.0f}} times less. Reading so small a model takes a small part of that time. As a graph, its {{gpt2_launches}} kernels take
+# {{a_kernel:.0f}} µs each: nearly all do so little that they take the least time which any kernel takes, with one token or with 64. Launched one by
+# one, they wait for the CPU, which needs {{a_launch:.0f}} µs for each launch. A graph removes the launches.
 #
 # So a token has **four limits**, and the largest one counts:
 #
@@ -101,7 +102,6 @@ by_batch = {n: on_card.cost(batch=n, graph=True) for n in (1, 8, 64, 256)}
 by_batch_7b = {n: on_card.cost("7B", batch=n, graph=True) for n in (1, 8, 24, 64)}
 a_cache = on_card.cache_bytes("7B", 1024)
 alike = {"more cache than weights, from … sequences on": on_card.weights("7B") / a_cache}
-lesson.keep(batch_times=by_batch[64].seconds / by_batch[1].seconds)
 lesson.keep(batch_times_7b=by_batch_7b[24].seconds / by_batch_7b[1].seconds)
 lesson.keep(a_cache=a_cache / 2**30, caches_fit=(80e9 - on_card.weights("7B")) / a_cache)
 you.against_ratios(
@@ -114,7 +114,8 @@ you.against_ratios(
 
 # %% [markdown]
 # A cache of 1,024 tokens has {{a_cache:.1f}} GiB. With 24 sequences a step takes {{batch_times_7b:.1f}} times as long as with one, and makes 24 times as many tokens. From
-# there on the caches are the larger part, and the time grows with the sequences. (The bytes have doubled, the time has not: here attention reads the caches nearer to the card's bandwidth than the products read the weights.) (GPT-2 with 64 sequences takes {{batch_times:.1f}} times as long as with one: their caches are more than its weights.)
+# there on the caches are the larger part, and the time grows with the sequences. (The bytes have doubled, the time has not: here attention
+# reads the caches nearer to the card's bandwidth than the products read the weights.)
 #
 # Is that so on a real card? The same steps on an H100, with random weights:
 
@@ -128,15 +129,15 @@ experiments.recorded_7b()
 #
 # ## 2 · What to keep
 #
-# Attention of a new token looks at the *keys* and *values* of all tokens before it. These do not change any more, for no token looks at a later one. There are
-# three ways to have them:
+# Attention of a new token looks at the *keys* and *values* of all tokens before it. These do not change any more, because no token looks at a
+# later one. There are three ways to have them:
 #
 # - **No cache**: all tokens go through the model again for each new one.
 # - **A growing cache**: keys and values are kept, and `torch.cat` makes a longer tensor for each token.
 # - **A static cache**: room for all places is taken once. A new token's keys and values are written in place, and a mask hides
 #   the places that are not written yet.
 #
-# In a layer it is one line before
+# In a layer a cache is one line before
 # [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html),
 # and the rest of the model stays as it is (all of it: `helpers/lessons/generating/decoding.py`):
 #
@@ -149,7 +150,7 @@ experiments.recorded_7b()
 #
 # - With one sequence, is a static cache at least a third faster than no cache? (Less than that is within the simulation's error.)
 # - Which way is fastest with 64 sequences?
-# - Six tokens are made one by one with a growing cache, so with six shapes, under `torch.compile`. How many graphs does it compile (not CUDA graphs)?
+# - Six tokens are made one by one with a growing cache, so with six shapes. How many graphs does `torch.compile` make (not CUDA graphs)?
 
 # %% experiment
 you = lesson.predict(
@@ -170,7 +171,6 @@ lesson.keep(
 )
 lesson.keep(without_7b=1e3 * on_card.cost("7B", way="no cache").seconds, static_7b=1e3 * eager["7B"].seconds)
 lesson.keep(growing_graphs=graphs["growing"], static_graphs=graphs["static"])
-lesson.keep(a_launch=1e6 * by_way["static", 1].seconds / by_way["static", 1].launches)
 you.against(
     experiments.fastest(by_way, graphs),
     experiments.ways(by_way, {batch: by_batch[batch] for batch in (1, 64)}),
@@ -186,19 +186,22 @@ experiments.recorded_ways()
 
 # %% [markdown]
 # **One sequence.** The surprise: with launches one by one, a cache gains a small model nothing. (In both tables it is even slower.)
-# The CPU needs about {{a_launch:.0f}} µs for a launch, whatever the kernel does. Without a cache there are fewer launches, and most of the computing is done while
-# they are made. In each layer a static cache adds two writes, and three operators with which SDPA turns the mask's bools into numbers. (A mask of numbers, made once a step, would save
-# these three.) For the 7B model computing costs far more: {{without_7b:.1f}} ms without a cache, {{static_7b:.1f}} ms with a static one (simulated, not in the table). On the CPU, where arithmetic costs, the way *no cache* takes
-# by far the longest, and the other two hardly differ.
+# A launch takes the CPU equally long, whatever the kernel does. Without a cache there are fewer launches, and most of the computing is done while
+# they are made. In each layer a static cache adds two writes, and three operators by which SDPA turns the mask's bools into numbers. For
+# the 7B model computing costs far more: {{without_7b:.1f}} ms without a cache, {{static_7b:.1f}} ms with a static one (simulated, not in
+# the table). On the CPU, where arithmetic costs, *no cache* takes by far the longest.
 #
 # **64 sequences.** The way *no cache* computes everything again. The growing cache moves {{cat_gib:.1f}} GiB for each token, only to
 # make room for one more place. The static cache writes what is new.
 #
 # **Shapes.** `torch.compile` makes {{growing_graphs}} graphs, and not six: at the second shape it makes one for any length (lesson 11). With the static cache it makes
-# {{static_graphs}}. But a *CUDA* graph has one shape, and so the growing cache would need one for each length. With the static cache one
-# graph is replayed for all tokens, and
-# the row *static, as a graph* wins in both halves of the table. (*No cache*, padded to 1,024 places, has one shape too. With one sequence its graph may come near; with 64 computing alone takes over 30 ms.) This is what the static cache is for. Its price: room for
-# all places from the beginning, {{cache_mib:.0f}} MiB a sequence here, and attention that reads places which are still empty.
+# {{static_graphs}}. But a *CUDA* graph has one shape, so the growing cache would need one for each length. With the static cache one
+# graph is replayed for all tokens, and the row *static, as a graph* wins in both halves of the table. **This is what the static cache is for.** Its price:
+# room for all places from the beginning, {{cache_mib:.0f}} MiB a sequence here, and attention that reads places which are still empty (lesson 21 has a
+# kernel that reads only the filled ones).
+#
+# (*No cache*, padded to 1,024 places, has one shape too. With one sequence its graph may come near. With 64 the computing alone takes
+# longer.)
 
 # %% [markdown]
 # **Exercise 20.1 — a static cache** (★★, 9 min)
@@ -275,8 +278,8 @@ check_StaticCache(
 #
 # Two loops make the same tokens:
 #
-# - **asks** reads each token on the CPU, `int(logits.argmax())`, to print it or to see whether it is the end, and sends it and its place back. These are three
-#   waits for each token (lesson 03).
+# - **asks** reads each token on the CPU, `int(logits.argmax())`, to print it or to see whether it is the end. Then it sends the token and its
+#   place back. These are three waits for each token (lesson 03).
 # - **stays** leaves the tokens and their places on the card.
 #
 # Each makes 8 tokens of GPT-2, once with kernels launched one by one, and once with a step that is one CUDA graph. You have been told
@@ -327,12 +330,13 @@ said["a graph: times as fast"] = f"{experiments.nearest(graph_gain, (1.1, 2.5, 1
 you.against(said, experiments.loops(loops), evidence="simulated (H100)")
 
 # %% [markdown]
-# Asking, with its three waits, costs about {{wait_ms:.2f}} ms a token, with a graph or without (the same simulated kernels stand on both sides, so a small difference counts): {{wait_long:.0%}} of a token that is launched one by one, {{wait_short:.0%}} of a graph's. **The rule that everybody
-# knows buys a few percent. The graph buys {{graph_gain:.1f}} times.** The shorter the token, the more a wait weighs. The graph needs two things: one shape, and places that
-# are on the card. On a real A100,
-# [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 25.5 to 107.0 tokens a second with Llama-2 7B by a
-# static cache and a compiled step, with CUDA graphs (Team PyTorch, 2023). Here a graph would gain the 7B model nothing: the simulated CPU launches its
-# {{launches_7b}} kernels while they run. The recorded one is slower, and a graph gains {{graph_7b:.1f}} times (section 1). Theirs took 39 ms for a token: a slower CPU, more launches (Llama's norms and rotary positions are many small operators), or both. Measure yours first. (Sampling a token, in place of the likeliest
+# Asking, with its three waits, costs about {{wait_ms:.2f}} ms a token, with a graph or without: {{wait_long:.0%}} of a token that is launched one by
+# one, {{wait_short:.0%}} of a graph's. (The same simulated kernels stand on both sides, so a small difference counts.) **The rule that everybody
+# knows buys a few percent. The graph buys {{graph_gain:.1f}} times.** The graph needs two things: one shape, and places that are on the card.
+#
+# On a real A100, [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 25.5 to 107.0 tokens a second with Llama-2 7B, by a
+# static cache and a compiled step with CUDA graphs (Team PyTorch, 2023). Here a graph would gain the 7B model nothing: the simulated CPU launches its
+# {{launches_7b}} kernels while they run. The recorded CPU is slower, and a graph gains {{graph_7b:.1f}} times (section 1). Theirs took 39 ms for a token: a slower CPU, more launches (Llama's norms and rotary positions are many small operators), or both. Measure yours first. (Sampling a token, in place of the likeliest
 # one, need not wait either: *Further*.)
 #
 # One question remains: when is the text at its end? To know it, somebody has to ask. Ask once every few steps. What
@@ -428,7 +432,7 @@ check_generate(
 # - **Continuous batching**: whenever a request ends, the next one takes its slot.
 #
 # 64 requests wait, and there are 8 slots. A request makes {{request_mean:.0f}} tokens on average, and the longest {{request_most}}. In each step each slot could make one
-# token. Which share of these is really made?
+# token. What share of all these tokens is really made?
 
 # %% experiment
 you = lesson.predict(
@@ -452,7 +456,8 @@ you.against(
 # %% [markdown]
 # In the pictures (4 slots, 16 requests) the grey slots are paid for and empty. A static batch lasts as long as its longest request. The
 # 64 requests of the table take {{batching_gain:.1f}} times as many steps in static batches. A step costs the same, whether its slots are full or not: the graph has one
-# shape, so empty slots are computed too. (Continuous batching does not fill all slots either: at the end nobody waits any more, and the last long requests run beside empty ones. What is left out here: a new request's prefill delays the others.)
+# shape, so empty slots are computed too. (Continuous batching does not fill all slots either: at the end nobody waits any more, and the last
+# requests run beside empty slots. Left out here: a new request's prefill delays the others.)
 #
 # **Move it.** (1) Try other lengths, with both policies. Is static batching ever faster? (2) With how many slots are the two alike?
 #
@@ -468,9 +473,8 @@ batching.batching_explorer("static", slots=6, requests=12)
 # (Cade Daniel and others, Anyscale, 2023). That compares whole systems: continuous batching, and memory that
 # is handed out in blocks, so that more sequences fit.
 #
-# Each slot now stands at a place of its own. So `places` gets a number a row, (batch, 1), and so does the mask: `torch.arange(length, device=places.device) <= places[:, None, :, None]`, which also hides what the slot's last request has left. In your `StaticCache`
-# `keys[rows, :, places] = k.transpose(1, 2)`, with `rows = torch.arange(batch, device=places.device)[:, None]`, would take the place of `index_copy_`, which writes the same places in every row. The shape is still one,
-# and one graph is still enough. (The `generate` of 20.2 is simpler: all its rows stand at one place, so its prompts have one length.)
+# Each slot now stands at a place of its own. The shape is still one, and one graph is still enough. (*Places of their own*, in *Further*, has
+# the lines. The `generate` of 20.2 is simpler: all its rows stand at one place.)
 #
 # What limits the number of sequences is **memory**: each one needs places in the cache. Beside its weights a card of 80 GB has room for
 # about {{caches_fit:.0f}} caches of 1,024 places of the 7B model. With the cache of 20.1 each slot owns its places, and slots are all there is to hand out. Servers hand out
@@ -591,9 +595,10 @@ lesson.keep(all_steps=rates["a scheduler"] / first, one_text=rates["one graph"] 
 you.against(experiments.gained(rates), experiments.steps_up(rates), evidence="simulated (H100) · arithmetic")
 
 # %% [markdown]
-# **{{all_steps:.0f}} times as many tokens a second, and no kernel became faster.** (GPT-2, simulated.) This is for all requests together. One text alone got {{one_text:.1f}} times faster, by the first two steps; in
-# a batch its own tokens come a little slower, and it waits less for its turn. The famous advice, no waits, gained least; one graph and eight slots gained most. And the last factor of two is a few lines of plain Python: a scheduler. (It has to
-# know who has ended, so it asks once a step for all slots, which is left out here. Or it asks every few steps, as in 20.2, and a slot stands empty until then.)
+# **{{all_steps:.0f}} times as many tokens a second, and no kernel became faster.** (GPT-2, simulated.) This is for all requests together. One text alone got {{one_text:.1f}} times faster, by the first two steps.
+# The famous advice, no waits, gained least; one graph and eight slots gained most. And the last factor of two is a few lines of plain Python: a
+# scheduler. (It has to know who has ended, so it asks once a step for all slots, which is left out here. Or it asks every few steps, as in
+# 20.2, and a slot stands empty until then.)
 #
 # ## The running example
 #
@@ -806,6 +811,23 @@ check_speculate(
     Pair(2, 3, seed=6, prefix=()),
 )
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Places of their own (3 min)
+#
+# With continuous batching each slot stands at another place. So `places` gets a number a row, (batch, 1). The mask gets one too, and hides
+# what the slot's last request has left: `torch.arange(length, device=places.device) <= places[:, None, :, None]`. In `StaticCache`,
+# `index_copy_` writes the same places in every row. In its place stands an assignment through two indices, a row and a place:
+
+# %% experiment
+keys, new = (
+    torch.zeros(3, 2, 5, 4),
+    torch.ones(3, 2, 1, 4),
+)  # (batch, heads, length, features), and a new token a row
+places = torch.tensor([[4], [0], [2]])
+rows = torch.arange(len(keys))[:, None]
+keys[rows, :, places] = new.transpose(1, 2)
+print(keys[:, 0, :, 0])  # where each row has written
 
 # %% [markdown]
 # ### A cache in blocks (10 min)

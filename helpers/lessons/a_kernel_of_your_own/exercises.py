@@ -361,7 +361,7 @@ def check_operator(*cases: Used) -> None:
         cases,
         drive=_drive_operator,
         verify=verify,
-        look="3 · An operator of PyTorch",
+        look="4 · An operator of PyTorch",
         counters=False,
         once="it is compiled, which takes seconds",
     )

@@ -20,6 +20,7 @@ from matplotlib.patches import Rectangle
 from torch import Tensor
 
 import helpers.lessons.a_kernel_of_your_own.recorded  # noqa: F401 - its experiments are known by their names
+import helpers.lessons.attention.recorded  # noqa: F401
 from helpers import compiling, kernels, recordings, simulate
 from helpers.kernels import Launch, Moved, Watch
 from helpers.plots import style
@@ -148,13 +149,13 @@ class Way:
     bytes: float
 
 
-def on_card(fn: Callable[[Tensor], Any], shape: Sequence[int]) -> Way:
-    """What a function's operators launch and move on a simulated H100."""
+def on_card(fn: Callable[..., Any], *inputs: Tensor) -> Way:
+    """What a function's operators launch and move on a simulated H100, its inputs being there already."""
     gpu = simulate("H100")
     with gpu:
-        x = torch.empty(*shape, device=gpu.device)
+        there = [x.to(gpu.device) for x in inputs]
         before = len(gpu.kernels)
-        fn(x)
+        fn(*there)
         gpu.synchronize()
         run = gpu.kernels[before:]
         return Way(len(run), float(sum(kernel.bytes for kernel in run)))
@@ -171,12 +172,11 @@ def written(fn: Callable[[Tensor], Any], x: Tensor) -> str:
 
 def with_yours(softmax: Callable[[Tensor], Tensor]) -> Table:
     """The ways to a softmax of rows of 4,096 numbers, and the learner's own kernel as it was counted."""
-    shape = (64, 4096)
+    x = torch.linspace(-3, 3, 64 * 4096).view(64, 4096)
     rows = {
-        "five operators": on_card(by_operators, shape),
-        "F.softmax": on_card(lambda x: F.softmax(x, -1), shape),
+        "five operators": on_card(by_operators, x),
+        "F.softmax": on_card(lambda x: F.softmax(x, -1), x),
     }
-    x = torch.linspace(-3, 3, 64 * 4096).view(shape)
     yours = ran("softmax", lambda: softmax(x), want=x.softmax(-1))
     if not yours.same:
         print(
@@ -225,6 +225,90 @@ def recorded_softmaxes() -> Table:
     return table(rows, columns, evidence=recording.evidence, caption="float32, many calls in a row")
 
 
+def recorded_rate(way: str) -> float:
+    """TB/s of a recorded softmax over rows of 4,096 numbers, if it reads x once and writes the result once."""
+    rows = recordings.show("21/softmax", prefer="recorded").table or []
+    us = next(row["us"] for row in rows if (row["rows"], row["columns"], row["way"]) == (16384, 4096, way))
+    return float(8 * 16384 * 4096 / us / 1e6)
+
+
+# --- 3 · what is left out -----------------------------------------------------------------------------------------
+
+
+@drawn
+def cache_rooms(filled: Sequence[int], places: int) -> Picture:
+    """A cache with the same room for each text: a row a text, dark as far as it is filled."""
+    title = f"{len(filled)} texts, each with room for {places} tokens"
+    note = f"Blue: filled places. Grey: empty ones. Dashed: the end of the longest text, {max(filled)}."
+    fig, _ = style.figure(0.26 * len(filled) + 0.1, evidence="arithmetic", title=title, note=note)
+    ax = fig.add_subplot()
+    rows = range(len(filled))
+    ax.barh(rows, [places] * len(filled), color=style.FAINT, height=0.72)
+    ax.barh(rows, filled, color=style.BLUE, height=0.72)
+    for row, many in zip(rows, filled, strict=True):
+        ax.text(many + 5, row, str(many), va="center", fontsize=style.SMALL)
+    ax.axvline(max(filled), color=style.INK, linestyle="--", linewidth=1.0)
+    _bare(ax, places, len(filled))
+    style.row_names(ax, [f"text {row}" for row in rows])
+    return Picture(fig, "arithmetic", f"{title}: {', '.join(map(str, filled))} are filled")
+
+
+def shares(reads: Mapping[str, Way], cache_bytes: int) -> dict[str, str]:
+    """The bytes of each way against the cache's, to the nearest choice of the prediction."""
+    return {
+        name: f"about {min((10, 20, 40, 80, 100), key=lambda percent: abs(percent - 100 * way.bytes / cache_bytes))} %"
+        for name, way in reads.items()
+    }
+
+
+def cache_reads(reads: Mapping[str, Way], cache_bytes: int) -> Table:
+    """A row for each way to attention over a cache: kernels, bytes, and these against the cache's."""
+    rows = [
+        (name, str(way.kernels), f"{way.bytes:,.0f}", f"{way.bytes / cache_bytes:.0%}")
+        for name, way in reads.items()
+    ]
+    columns = ["attention", "kernels", "bytes moved", "of the cache's bytes"]
+    caption = f"the cache has {cache_bytes:,} bytes; the query and the result are moved too"
+    return table(rows, columns, evidence=f"simulated (H100) · {LIVE}", caption=caption)
+
+
+#: attention over 8,192 tokens, recorded → which part of the blocks of 128 × 128 scores is computed. A row of blocks
+#: has 64; causal leaves 1 to 64 of them, a window of 256 at most 3, a document of 1,024 tokens 1 to 8
+_ALL, _CAUSAL = 64 * 64, 64 * 65 // 2
+_COMPUTED = {
+    "SDPA, causal as a mask of bools": _ALL,
+    "SDPA, no mask": _ALL,
+    "FlexAttention, causal": _CAUSAL,
+    "SDPA, is_causal=True": _CAUSAL,
+    "FlexAttention, eight documents": 8 * 36,
+    "FlexAttention, sliding window of 256": 3 * 64 - 3,
+}
+
+
+def _attention_us() -> tuple[dict[str, float], str]:
+    recording = recordings.show("19/blocks", prefer="recorded")
+    return {row["way"]: row["us"] for row in recording.table or ()}, recording.evidence
+
+
+def recorded_left_out() -> Table:
+    """Attention over 8,192 tokens on a recorded card, by the share of the scores that is computed."""
+    us, evidence = _attention_us()
+    rows = [
+        (way, f"{blocks / _ALL:.0%}", f"≈ {format_seconds(us[way] / 1e6)}")
+        for way, blocks in _COMPUTED.items()
+    ]
+    columns = ["attention over 8,192 tokens", "blocks of scores computed", "time"]
+    return table(
+        rows, columns, evidence=evidence, caption="16 heads of 64 features, bfloat16; blocks: arithmetic"
+    )
+
+
+def recorded_gain() -> float:
+    """How many times as long SDPA took without a mask as FlexAttention with a window of 256, recorded."""
+    us, _ = _attention_us()
+    return us["SDPA, no mask"] / us["FlexAttention, sliding window of 256"]
+
+
 def recorded_products() -> Table:
     """A product of two 4,096 × 4,096 matrices on a recorded card, by the side of the tile."""
     recording = recordings.show("21/products", prefer="recorded")
@@ -235,7 +319,7 @@ def recorded_products() -> Table:
     return table(rows, ["4,096³, float16", "time", "TFLOP/s"], evidence=recording.evidence)
 
 
-# --- 3 · tiles ----------------------------------------------------------------------------------------------------
+# --- Further: tiles ----------------------------------------------------------------------------------------------
 
 
 def tile_loads(m: int, k: int, n: int, rows: int, columns: int) -> int:
@@ -277,8 +361,8 @@ def reuse(n: int, tiles: Sequence[int]) -> Picture:
 _MISSING = {"no fake impl": "an error: which shape?", "no autograd formula": "an error: which gradient?"}
 
 
-def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
-    """What torch.compile(fn, fullgraph=True) says, forward and, where an argument wants a gradient, backward.
+def tried(name: str, fn: Callable[..., Tensor], *args: Tensor, compiled: bool = True) -> str:
+    """What a call says, plain or under torch.compile(fullgraph=True), and backward where an argument wants a gradient.
 
     The sentence of the error that names the cause, or "" where there is none. Kept where Triton is not installed.
     """
@@ -286,7 +370,8 @@ def compiled(name: str, fn: Callable[..., Tensor], *args: Tensor) -> str:
     def message() -> str:
         try:
             with quiet():
-                result = torch.compile(fn, fullgraph=True, backend="aot_eager")(*args)
+                run = torch.compile(fn, fullgraph=True, backend="aot_eager") if compiled else fn
+                result = run(*args)
                 if any(arg.requires_grad for arg in args):
                     result.sum().backward()
         except Exception as problem:
@@ -309,18 +394,18 @@ def kept(name: str, run: Callable[[], T]) -> T:
 
 
 def kinds(messages: Mapping[str, str]) -> dict[str, str]:
-    """form → what the compiler made of it, or which label its message misses."""
+    """use → that it works, or which label its message misses."""
     return {
         form: next((kind for part, kind in _MISSING.items() if part in said), "an error at capture")
         if said
-        else "one graph"
+        else "works"
         for form, said in messages.items()
     }
 
 
 def said(messages: Mapping[str, str]) -> Table:
     rows = [(form, text or "—") for form, text in messages.items()]
-    return table(rows, ["add", "the message, in short"], evidence=LIVE)
+    return table(rows, ["add as an operator", "the message, in short"], evidence=LIVE)
 
 
 def checked(uses: Mapping[str, tuple[Any, ...]]) -> Table:

@@ -19,8 +19,8 @@ Kernels = Mapping[str, tuple[list[str], list[str]]]
 
 
 def on_trial(steps: Mapping[str, Sequence[Counts]], kernels: Kernels) -> list[Claim]:
-    """All claims of the lesson. steps: way → its step by length, section 1; kernels: call → operators, section 3."""
-    return [other_backends(kernels), silent(kernels), memory_savings(steps), loss_memory()]
+    """The claims of the core. steps: way → its step by length, section 1; kernels: call → operators, section 3."""
+    return [other_backends(kernels), silent(kernels), memory_savings(steps)]
 
 
 def other_backends(kernels: Kernels) -> Claim:

@@ -17,6 +17,7 @@ from helpers.lessons.attention import masks
 from helpers.lessons.attention.masks import uneven
 from helpers.plots.picture import Picture
 from helpers.text.seconds import format_seconds
+from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
 
 MIB = 2**20
@@ -310,6 +311,36 @@ def of_masks(block_masks: Mapping[str, Any], rules: Mapping[str, masks.Rule]) ->
         "bytes of the block mask",
     ]
     return table(rows, columns, evidence="arithmetic", caption="1,024 tokens, blocks of 128 × 128")
+
+
+def with_yours(
+    kept_blocks: Callable[..., Tensor], rules: Mapping[str, masks.Rule], block_masks: Mapping[str, Any]
+) -> Table | None:
+    """The learner's table of blocks beside PyTorch's, for each rule: blocks computed, and the peak of making it."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    rows = []
+    for name, mask in block_masks.items():
+        n, block = mask.seq_lengths[0], mask.BLOCK_SIZE[0]
+        try:
+            yours = count(kept_blocks, rules[name], n, n, block)
+            left = int((yours.result > 0).sum())
+        except Exception as problem:
+            print(
+                f"Not yet: kept_blocks raises {type(problem).__name__}. Write it above, then run this cell again."
+            )
+            return None
+        made = count(create_block_mask, rules[name], None, None, n, n, device="cpu", BLOCK_SIZE=block)
+        peaks = (f"{size_text(counts.peak_live_bytes)}" for counts in (yours, made))
+        rows.append((name, str(left), str(masks.computed(mask)), *peaks))
+    columns = [
+        "rule",
+        "blocks, by kept_blocks",
+        "blocks, by PyTorch",
+        "peak of kept_blocks",
+        "peak of create_block_mask",
+    ]
+    return table(rows, columns, evidence=LIVE)
 
 
 def _largest(prof: Any) -> list[tuple[str, int, int]]:
