@@ -122,7 +122,7 @@ def recorded() -> list[tuple[str, Measurement]]:
     cards = {own.device: own.table[0]["card"] for own in operators if own.table}
     own = [(recording, recording.table or []) for recording in operators]
     own += [
-        (way, _attention(way, cards[way.device]))
+        (way, list(_attention(way, cards[way.device])))
         for way in recordings.load_all("19/ways")
         if way.device in cards
     ]

@@ -117,7 +117,7 @@ you.against(
 you = lesson.predict(
     {"written out, the time: ×": ..., "the products' share of it": ...},
     choices={
-        "written out, the time: ×": ["1.2 ×", "2 ×", "6 ×"],
+        "written out, the time: ×": ["1.2 ×", "2 ×", "8 ×"],
         "the products' share of it": ["a third", "two thirds", "nearly all"],
     },
 )
@@ -131,14 +131,16 @@ you.against(experiments.of_h100(runs), experiments.kernels_on_h100(runs), eviden
 # products have two of the six, and a third of the time. Even they take longer than the whole fused
 # kernel: one writes the n² numbers, and the other reads them. The other operators read and write the
 # score matrix too, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
-# Papers call this kernel *flash attention*. A real H100 says it even more clearly (forward, as above):
+# Papers call this kernel *flash attention*. There are several of the kind, and on an H100 PyTorch takes cuDNN's. A real H100 says it even more
+# clearly (forward, as above):
 
 # %% experiment
 lesson.keep(real_times=experiments.recorded_times())
 experiments.recorded_ways()
 
 # %% [markdown]
-# With 4,096 tokens the formula written out takes {{real_times:.0f}} times as long there. (There are several fused kernels. *flash* and *efficient* were asked for by name. Section 3 is about them.)
+# With 4,096 tokens the formula written out takes {{real_times:.0f}} times as long there. (*flash* and *efficient* were asked for by name. Section 3 is about them.
+# The simulator's times of fused attention were fitted to this recording. Those of the other kernels were not.)
 #
 # How can a softmax be computed without the whole row of scores?
 #
@@ -298,13 +300,13 @@ check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype=
 #
 # ## 3 · Which kernel did you get?
 #
-# SDPA is one function in front of several **backends**. *flash* and *efficient* are fused kernels: one kernel, no n² numbers.
+# SDPA is one function in front of several **backends**. *cuDNN*, *flash* and *efficient* are fused kernels: one kernel, no n² numbers.
 # *math* is the formula written out as ordinary operators, with its n² numbers. SDPA looks at each call and chooses. If no fused
 # kernel takes the call, math does, and nobody tells you.
 #
 # Somebody has to write a fused kernel for each feature, and for each machine. You test on your laptop's CPU, and train on an H100. Where does each
 # of these calls get a fused kernel? Two clues: CPU kernels are written mostly for inference, GPU kernels for training in 16 or 32 bits. And a GPU has
-# several fused kernels (the simulated one has two): what one refuses, another may take.
+# several fused kernels: what one refuses, another may take.
 # (q, k and v are bfloat16, of shape (2, 4, 128, 64). The call *float64* converts them first.)
 
 # %% experiment
@@ -338,14 +340,14 @@ you.against(
 #
 # `torch.compile` does not reliably save a formula that is written by hand. It recognises a few spellings, and calls SDPA for them. With any other spelling the n² scores stay.
 #
-# (On a GPU *flash* takes only float16 and bfloat16, and no mask but `is_causal=True`. What it refuses, *efficient* may take. The simulated choices follow
-# PyTorch's rules for these three backends.) A real H100 has a fourth backend, **cuDNN**, and PyTorch asks it first. These are the calls there, and two more:
+# (On a GPU *flash* and *cuDNN* take only float16 and bfloat16, and *flash* no mask but `is_causal=True`. What they refuse, *efficient* may take. On
+# an H100 PyTorch asks *cuDNN* first, and so does the simulator.) These are the calls on a real H100, and two more:
 
 # %% experiment
 experiments.recorded_backends()
 
 # %% [markdown]
-# Where the simulated card has a fused kernel, the real one has one too. What it is called differs.
+# The simulated card chose the same backend for each of the seven calls.
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
@@ -584,7 +586,7 @@ board
 
 # %% [markdown]
 # The context has only {{script_context}} tokens. In float32 the simulated step is {{script_faster:.2f}} times as fast. That difference is smaller than the simulator's error. Counted, and so certain, are
-# {{script_mib:.0f}} MiB less and {{script_launches:.0f}} fewer launches a step. In bfloat16 (the line above the table), where SDPA takes *flash*, it is {{half_faster:.2f}} times as fast. The last row is your
+# {{script_mib:.0f}} MiB less and {{script_launches:.0f}} fewer launches a step. In bfloat16 (the line above the table), where SDPA takes *cuDNN*, it is {{half_faster:.2f}} times as fast. The last row is your
 # CPU, timed live: it varies, and says nothing about a GPU.
 #
 # Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
