@@ -435,15 +435,6 @@ def test_every_experiment_runs_on_a_real_gpu(name: str) -> None:
     assert running.pack_all(running.run_live(registry.find(name)))
 
 
-def test_lessons_without_a_recording_still_say_so(capsys: pytest.CaptureFixture[str]) -> None:
-    from helpers import lesson
-
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU here")
-    assert lesson.on_gpu(lambda device: None, "03/no_such", lambda recording: recording) is None
-    assert "no recording of '03/no_such' yet" in capsys.readouterr().out
-
-
 # ------------------------------------------------------------------------------------------ the recorder
 
 
