@@ -437,16 +437,13 @@ def on_a_gpu(results: Sequence[Result]) -> Table:
     """The runs of the experiment "07/when_it_helps" beside each other."""
     cells = []
     for rows in zip(*(result.table or () for result in results), strict=True):
-        abouts = ["" if result.kind == "simulated" else "≈ " for result in results]
+        runs = list(zip(results, rows, strict=True))
         times = [
-            about + format_seconds(row[way] * 1e-6)
+            run.about + format_seconds(row[way] * 1e-6)
             for way in ("eager_us", "replayed_us")
-            for about, row in zip(abouts, rows, strict=True)
+            for run, row in runs
         ]
-        gains = [
-            f"{about}{row['eager_us'] / row['replayed_us']:.2f}×"
-            for about, row in zip(abouts, rows, strict=True)
-        ]
+        gains = [f"{run.about}{row['eager_us'] / row['replayed_us']:.2f}×" for run, row in runs]
         cells.append((rows[0]["batch"], *times, *gains))
     kinds = [result.kind for result in results]
     columns = [f"{what}, {kind}" for what in ("eager", "replayed", "times as fast") for kind in kinds]
