@@ -211,15 +211,7 @@ def _own_test() -> str:
 
 
 @_goes_on
-def value(
-    name: str,
-    expect: Any,
-    *,
-    look: str = "",
-    note: str = "",
-    rtol: float | None = None,
-    atol: float | None = None,
-) -> None:
+def value(name: str, expect: Any, *, look: str = "") -> None:
     """The variable ``name`` holds ``expect`` (plain data, or a function without arguments that returns it).
 
     For a dict of answers the message counts the right ones and names the wrong keys, without giving the answers away.
@@ -229,9 +221,7 @@ def value(
     got = decode(_ask({"what": "value", "name": name}, look)["value"])
     if isinstance(want, dict) and isinstance(got, dict):
         missing = [k for k in want if k not in got or got[k] is None]
-        wrong = [
-            k for k in want if k not in missing and difference(spelled(got[k]), spelled(want[k]), rtol, atol)
-        ]
+        wrong = [k for k in want if k not in missing and difference(spelled(got[k]), spelled(want[k]))]
         later = sum(v is None for k, v in got.items() if k not in want)
         if missing or wrong:
             right = len(want) - len(missing) - len(wrong)
@@ -242,12 +232,12 @@ def value(
             ]
             parts += [f"  no answer for: {', '.join(map(str, missing))}"] if missing else []
             parts += [f"  not so: {', '.join(map(str, wrong))}"] if wrong else []
-            raise _failed(name, "\n".join(parts), look, note)
+            raise _failed(name, "\n".join(parts), look)
         others = f"; {later} others not answered yet" if later else ""
         _passed(name, f"{name}: {len(want)} of {len(want)} right{others}")
         return
-    if odd := difference(got, want, rtol, atol, at=name):
-        raise _failed(name, odd + ".", look, note)
+    if odd := difference(got, want, at=name):
+        raise _failed(name, odd + ".", look)
     _passed(name, f"{name} is right")
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import helpers.lessons.cuda_graphs.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, simulate, trace
+from helpers.lesson.predictions import nearest as nearest
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
 from helpers.recordings import Result
@@ -22,11 +23,6 @@ from helpers.text.tables import Table, table
 
 SIMULATED = "simulated (H100)"
 Step = Callable[[], Any]
-
-
-def nearest(value: float, choices: Sequence[float]) -> float:
-    """The choice that is nearest by ratio."""
-    return min(choices, key=lambda n: abs(math.log(value / n)))
 
 
 # --- a training step, eager and replayed --------------------------------------------------------------------------

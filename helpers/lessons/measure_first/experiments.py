@@ -11,6 +11,7 @@ import torch
 
 from helpers import plots, simulate
 from helpers.counters import Counts
+from helpers.lesson.predictions import nearest
 from helpers.lessons.measure_first import recorded as three_timers
 from helpers.plots.picture import Picture
 from helpers.recordings import Result
@@ -95,7 +96,7 @@ def lines(naive: Lines, waited: Lines) -> Table:
 def first_call(gpu: Any, calls: Sequence[float]) -> tuple[dict[str, str], Table]:
     """How cold the first of some calls was, and what it consists of. calls: seconds each, from the first on."""
     ratio, last = calls[0] / calls[-1], calls[-1]
-    near = min((2, 10, 100, 1000), key=lambda n: abs(math.log(ratio / n)))
+    near = nearest(ratio, (2, 10, 100, 1000))
     slow = sum(c > 2 * last for c in calls)
     answers = {
         "first call ÷ last call": "1,000 or more" if near == 1000 else f"about {near}",

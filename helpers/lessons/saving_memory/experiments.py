@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import helpers.lessons.saving_memory.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import count, memory, recordings, simulate
+from helpers.lesson.predictions import nearest
 from helpers.lessons.saving_memory.layer import Layer, squares, stack
 from helpers.memory.estimating import Estimate
 from helpers.models import Block, Size
@@ -130,11 +130,6 @@ def of_groups(estimates: Mapping[str, Estimate], all_again: float) -> dict[str, 
         "whole ÷ keep all": f"about {share:g}",
         "more FLOPs": f"{all_again:.0%}".replace("%", " %"),
     }
-
-
-def nearest(ratio: float, choices: tuple[float, ...]) -> float:
-    """The choice nearest to a ratio, by ratio."""
-    return min(choices, key=lambda n: abs(math.log(ratio / n)))
 
 
 def parts() -> dict[str, tuple[float, float]]:
