@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import getpass
 import gzip
 import json
@@ -435,13 +436,18 @@ def test_every_experiment_runs_on_a_real_gpu(name: str) -> None:
     assert running.pack_all(running.run_live(registry.find(name)))
 
 
-def test_lessons_without_a_recording_still_say_so(capsys: pytest.CaptureFixture[str]) -> None:
-    from helpers import lesson
+def test_lesson_02_writes_out_what_was_recorded() -> None:
+    def functions(path: Path) -> dict[str, str]:
+        nodes = (
+            n for n in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(n, ast.FunctionDef)
+        )
+        return {node.name: "".join(map(ast.unparse, node.body)) for node in nodes}
 
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU here")
-    assert lesson.on_gpu(lambda device: None, "03/no_such", lambda recording: recording) is None
-    assert "no recording of '03/no_such' yet" in capsys.readouterr().out
+    name = "operators_and_autograd"
+    recorded = functions(ROOT / "helpers" / "lessons" / name / "recorded.py")
+    read = functions(ROOT / "solutions" / f"02_{name}" / f"02_{name}.py")
+    for what in ("norm", "entropy", "attention"):
+        assert read[f"{what}_by_hand"] == recorded[f"_{what}"], what
 
 
 # ------------------------------------------------------------------------------------------ the recorder

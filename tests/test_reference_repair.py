@@ -120,22 +120,15 @@ def test_what_two_cores_gave_is_kept(name: str, times: float) -> None:
     assert last["low"] >= times
 
 
-def test_the_table_says_what_was_promised_and_how_far_it_may_be_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("helpers.recordings.load", lambda name, device: None)
-    said = repr(reference_repair.table("bert"))
-    assert "source says" in said and "3.75×" in said and "4.00×" in said and "64%" in said
-    assert "fp32 steps" in said and "compiled steps" in said and "[simulated (H100)" in said
-    assert reference_repair.evidence(*shown.NAMES) == "simulated (H100)"
-    assert "GPT-2" in reference_repair.ladders().alt
-    with pytest.raises(KeyError, match="there are bert, gpt2, capstone"):
-        reference_repair.scored("t5")
-
-
 def test_a_recorded_ladder_stands_beside_its_simulation() -> None:
     table, bert = reference_repair.table("bert"), reference_repair.scored("bert")
     assert table.evidence.startswith("recorded (H100, ") and table.evidence.endswith(" · simulated (H100)")
     assert [rung.name for rung in bert] == [rung.name for rung in reference_repair.simulated("bert")]
     assert "simulated: time" in table.columns and "ms (" in table.rows[0][-2]
+    assert "source says" in (said := repr(table)) and "3.75×" in said and "4.00×" in said and "64%" in said
+    assert "GPT-2" in reference_repair.ladders().alt
     assert {"recorded", "simulated"} == {
         label.partition(" ")[0] for label in reference_repair.ladders().evidence.split(" · ")
     }
+    with pytest.raises(KeyError, match="there are bert, gpt2, capstone"):
+        reference_repair.scored("t5")

@@ -540,7 +540,6 @@ def test_overlap_is_what_a_ruler_says(seed: int) -> None:
     assert {key: round(getattr(found, key) / US) for key in expected} == {
         k: v.sum() for k, v in expected.items()
     }
-    assert found.hidden_copy == pytest.approx(found.copy_and_compute / found.copy)
 
 
 def test_steps() -> None:

@@ -12,12 +12,12 @@ import __future__
 import ast
 import builtins
 import re
-import symtable
 from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 
 from helpers.check.screen import starred
-from helpers.lesson.earlier import made_in
+from helpers.text.names import Names
+from helpers.text.names import names as names_of
 
 __all__ = [
     "FUTURES",
@@ -147,10 +147,7 @@ def own_part(source: str, given: Iterable[str]) -> str:
 @lru_cache(4096)
 def bound(source: str) -> frozenset[str]:
     """The names to which a cell gives a meaning, those of ``from math import *`` included."""
-    try:
-        names = made_in(source)
-    except _ODD:
-        return frozenset()
+    names = _names(source).made
     tree = _parsed(source) if "*" in source else None
     for node in tree.body if tree else ():
         if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" and node.module and not node.level:
@@ -178,35 +175,17 @@ def changed(source: str) -> frozenset[str]:
     return frozenset(names)
 
 
-@lru_cache(4096)
 def reads(source: str) -> frozenset[str]:
     """The names that a cell reads and does not make, or that only its functions change (``global calls``)."""
-    try:
-        top = symtable.symtable(source, "<cell>", "exec")
-    except _ODD:
-        return frozenset()
-    names, scopes = set[str](), [top]
-    for scope in scopes:  # grows meanwhile
-        scopes += scope.get_children()
-        names |= {
-            s.get_name() for s in scope.get_symbols() if s.is_referenced() and (scope is top or s.is_global())
-        }
-    own = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    return (frozenset(names) - bound(source)) | (_counted(source) - own)
+    of = _names(source)
+    return (of.read - bound(source)) | of.counted
 
 
-@lru_cache(4096)
-def _counted(source: str) -> frozenset[str]:
-    """The names that a cell's functions give a meaning: ``global calls``."""
+def _names(source: str) -> Names:
     try:
-        scopes = [symtable.symtable(source, "<cell>", "exec")]
+        return names_of(source)
     except _ODD:
-        return frozenset()
-    names = set[str]()
-    for scope in scopes:  # grows meanwhile
-        scopes += scope.get_children()
-        names |= {s.get_name() for s in scope.get_symbols() if s.is_declared_global() and s.is_assigned()}
-    return frozenset(names)
+        return Names(frozenset(), frozenset(), frozenset())
 
 
 def needs(place: int, sources: Sequence[str], ours: Set[str] = frozenset()) -> dict[int, str]:
@@ -235,7 +214,9 @@ def gone(source: str, sources: Iterable[str], there: Iterable[str]) -> str | Non
     sources: the text of all cells (:func:`as_run`). there: the names that exist all the same.
     """
     names = reads(source) & frozenset(there) - frozenset((*dir(builtins), "display"))
-    if not names or not (names := names - frozenset().union(*map(bound, sources), *map(_counted, sources))):
+    for cell in sources if names else ():
+        names -= bound(cell) | _names(cell).counted
+    if not names:
         return None
     return (
         f"`{min(names)}`, which this answer needs, is made by IPython alone (by a command, or as a cell's output), and is "

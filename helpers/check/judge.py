@@ -211,15 +211,7 @@ def _own_test() -> str:
 
 
 @_goes_on
-def value(
-    name: str,
-    expect: Any,
-    *,
-    look: str = "",
-    note: str = "",
-    rtol: float | None = None,
-    atol: float | None = None,
-) -> None:
+def value(name: str, expect: Any, *, look: str = "") -> None:
     """The variable ``name`` holds ``expect`` (plain data, or a function without arguments that returns it).
 
     For a dict of answers the message counts the right ones and names the wrong keys, without giving the answers away.
@@ -229,9 +221,7 @@ def value(
     got = decode(_ask({"what": "value", "name": name}, look)["value"])
     if isinstance(want, dict) and isinstance(got, dict):
         missing = [k for k in want if k not in got or got[k] is None]
-        wrong = [
-            k for k in want if k not in missing and difference(spelled(got[k]), spelled(want[k]), rtol, atol)
-        ]
+        wrong = [k for k in want if k not in missing and difference(spelled(got[k]), spelled(want[k]))]
         later = sum(v is None for k, v in got.items() if k not in want)
         if missing or wrong:
             right = len(want) - len(missing) - len(wrong)
@@ -242,12 +232,12 @@ def value(
             ]
             parts += [f"  no answer for: {', '.join(map(str, missing))}"] if missing else []
             parts += [f"  not so: {', '.join(map(str, wrong))}"] if wrong else []
-            raise _failed(name, "\n".join(parts), look, note)
+            raise _failed(name, "\n".join(parts), look)
         others = f"; {later} others not answered yet" if later else ""
         _passed(name, f"{name}: {len(want)} of {len(want)} right{others}")
         return
-    if odd := difference(got, want, rtol, atol, at=name):
-        raise _failed(name, odd + ".", look, note)
+    if odd := difference(got, want, at=name):
+        raise _failed(name, odd + ".", look)
     _passed(name, f"{name} is right")
 
 
@@ -297,21 +287,21 @@ def function(
         if why := set_otherwise():
             raise _failed(name, why, look)
     request, wants = _request(name, plain, expect, match, drive, counters)
-    reports = [_report(*of) for of in zip(cases, plain, _ask(request, look)["reports"], strict=True)]
+    asked = _Asked(name, request, cases, plain, wants, expect is not None, match, verify, call, look)
+    reports = asked.reports(_ask(request, look)["reports"])
     for raising in (False, True):  # an answer's values say more of it than an error that it forgets to raise
         some = [i for i, case in enumerate(plain) if (case.raises is not None) == raising]
         for i in some:
-            called = call or f"{name}({_arguments(plain[i])})"
-            if text := _fault(reports[i], plain[i], *wants[i], expect is not None, match):
-                raise _failed(name, f"{called}: {text}", look, note)
+            if text := asked.fault(reports[i], i):
+                raise _failed(name, f"{asked.called(i)}: {text}", look, note)
             if not raising and budget is not None and (text := _over(reports[i], plain[i], budget)):
                 so_far = "values are right, but it" if expect is not None else "it"
-                raise _failed(name, f"{called}: {so_far} {text}", look, note)
+                raise _failed(name, f"{asked.called(i)}: {so_far} {text}", look, note)
         if some and not raising and verify is not None:
             if text := _verified(verify, [reports[i] for i in some]):
                 raise _failed(name, f"{name}: {text}", look, note)
     if not once:
-        _once_more(name, request, cases, plain, wants, reports, expect is not None, match, verify, call, look)
+        _once_more(asked, reports)
     if passed is not None:
         _passed(name, f"{name}: {passed(reports)}")
         return
@@ -337,50 +327,61 @@ def _request(
     return {"what": "function", "name": name} | asked, wants
 
 
-def _once_more(
-    name: str,
-    request: dict[str, Any],
-    cases: Sequence[Any],
-    plain: list[Case],
-    wants: list[tuple[Any, Any]],
-    first: list[Report],
-    compare: bool,
-    match: Match,
-    verify: Callable[[list[Report]], str | None] | None,
-    call: str,
-    look: str,
-) -> None:
-    """Raises CheckFailed unless the cases, called again by :mod:`helpers.check.once_more`, are what they were the first time."""
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What `function` judges. given: the cases as they were given; wants: of each its value and its gradients; compare: whether
+    there is a reference. The rest is as `function` has it."""
 
-    def of(i: int) -> str:
-        return call or f"{name}({_arguments(plain[i])})"
+    name: str
+    request: dict[str, Any]
+    given: Sequence[Any]
+    cases: list[Case]
+    wants: list[tuple[Any, Any]]
+    compare: bool
+    match: Match
+    verify: Callable[[list[Report]], str | None] | None
+    call: str
+    look: str
+
+    def called(self, i: int) -> str:
+        return self.call or f"{self.name}({_arguments(self.cases[i])})"
+
+    def reports(self, replies: Sequence[dict[str, Any]]) -> list[Report]:
+        return [_report(*of) for of in zip(self.given, self.cases, replies, strict=True)]
+
+    def fault(self, report: Report, i: int) -> str | None:
+        return _fault(report, self.cases[i], *self.wants[i], self.compare, self.match)
+
+
+def _once_more(asked: _Asked, first: list[Report]) -> None:
+    """Raises CheckFailed unless the cases, called again by :mod:`helpers.check.once_more`, are what they were the first time."""
+    name, match, verify, look = asked.name, asked.match, asked.verify, asked.look
 
     def wrong(reports: list[Report]) -> str:
         for i, (report, was) in enumerate(zip(reports, first, strict=True)):
             report.counts = was.counts
-            if text := _fault(report, plain[i], *wants[i], compare, match):
-                return f"{of(i)}: {text}"
-        good = [report for report, one in zip(reports, plain, strict=True) if one.raises is None]
+            if text := asked.fault(report, i):
+                return f"{asked.called(i)}: {text}"
+        good = [report for report, one in zip(reports, asked.cases, strict=True) if one.raises is None]
         text = _verified(verify, good) if verify is not None and good else ""
         return f"{name}: {text}" if text else ""
 
-    def asked(filled: bool) -> tuple[dict[str, Any], list[Report]]:
-        reply = _ask(request | {"filled": filled, "unchanged": match.unchanged}, look)
-        return reply, [_report(*one) for one in zip(cases, plain, reply["later"], strict=True)]
+    def again(filled: bool) -> tuple[dict[str, Any], list[Report]]:
+        reply = _ask(asked.request | {"filled": filled, "unchanged": match.unchanged}, look)
+        return reply, asked.reports(reply["later"])
 
-    reply, reports = asked(True)
+    reply, reports = again(True)
     if text := wrong(reports):
-        why = _EMPTY if _NAN.search(text) or not wrong(asked(False)[1]) else _STATE
+        why = _EMPTY if _NAN.search(text) or not wrong(again(False)[1]) else _STATE
         raise _failed(name, f"{text}\n  {why}", look)
     for i, report in enumerate(reply["later"]):
         if report.get("incoming") or report["backward"]:
-            raise _failed(name, f"{of(i)}: {_INCOMING}", look)
+            raise _failed(name, f"{asked.called(i)}: {_INCOMING}", look)
         if text := report.get("input"):
-            raise _failed(
-                name, f"{of(i)}: right, but it changed what it was given. Afterwards {text}. {_INPUT}", look
-            )
+            why = f"right, but it changed what it was given. Afterwards {text}. {_INPUT}"
+            raise _failed(name, f"{asked.called(i)}: {why}", look)
     for i in reply["spoilt"]:
-        raise _failed(name, f"{of(i)}: {_SPOILT}", look)
+        raise _failed(name, f"{asked.called(i)}: {_SPOILT}", look)
 
 
 _NAN = re.compile(r"\bnan\b")

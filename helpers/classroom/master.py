@@ -13,12 +13,13 @@ import ast
 import builtins
 import contextlib
 import re
-import symtable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 import jupytext
+
+from helpers.text.names import names
 
 KINDS = ("setup", "experiment", "exercise", "test", "hidden")
 MARKERS = {
@@ -203,7 +204,7 @@ def _check_names(master: Master) -> None:
             continue
         where = master.where(cell)
         try:
-            free, bound = names(cell.source)
+            free, bound, _ = names(cell.source)
         except SyntaxError as problem:
             raise BadMaster(
                 f"{master.path.name}:{cell.line + (problem.lineno or 0)}: {problem.msg} (magics belong in experiments)"
@@ -244,7 +245,7 @@ def _bound_outside_tests(master: Master) -> set[str]:
     for cell in master.cells:
         if cell.kind in ("setup", "exercise", "experiment"):
             with contextlib.suppress(SyntaxError):
-                bound |= names(cell.source)[1]
+                bound |= names(cell.source).made
     return bound
 
 
@@ -256,22 +257,6 @@ def imports(source: str, package: str = "") -> set[str]:
             n for n in statements if isinstance(n, ast.ImportFrom) and (n.module or "").startswith(package)
         ]
     return {(a.asname or a.name).partition(".")[0] for n in statements for a in n.names}
-
-
-def names(source: str) -> tuple[set[str], set[str]]:
-    """(names that the code reads from outside itself, names that it defines at the top level)."""
-    table = symtable.symtable(source, "<cell>", "exec")
-    bound = {
-        s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()
-    }
-    read: set[str] = set()
-    pending = [table]
-    while pending:
-        scope = pending.pop()
-        pending += scope.get_children()
-        top = scope is table
-        read |= {s.get_name() for s in scope.get_symbols() if s.is_referenced() and (top or s.is_global())}
-    return read - bound, bound
 
 
 def _exercises(master: Master) -> list[Exercise]:

@@ -17,9 +17,10 @@ from typing import Any
 
 from nbformat import NotebookNode, from_dict
 
-from helpers.classroom.master import KINDS, MARKERS, names
+from helpers.classroom.master import KINDS, MARKERS
 from helpers.classroom.reading import NotGradable, Written
 from helpers.classroom.settings import OPEN_STUB, STUB
+from helpers.text.names import names
 
 #: the line of a top-level definition: def, class, or a name that is assigned
 _DEFINES = re.compile(
@@ -302,7 +303,7 @@ def _problems(texts: Sequence[str], known: set[str]) -> tuple[int, int]:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 compile(text, "<cell>", "exec", dont_inherit=True)
-                unknown |= names(text)[0]
+                unknown |= names(text).read
         except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
             broken += 1
     return broken, 0 if broken else len(unknown - known)

@@ -21,6 +21,7 @@ from helpers.classroom import build, skeletons
 from helpers.classroom import master as masters
 from helpers.classroom.master import EXERCISE_HEADING, BadMaster
 from helpers.classroom.settings import ROOT, SOLUTIONS
+from helpers.text.names import names
 
 ROOMS = ROOT / "helpers" / "lessons"
 SUBMISSIONS = ROOT / "tests" / "submissions"
@@ -113,7 +114,7 @@ def _exercise(path: Path, name: str, master: str, texts: str) -> Files:
         "number": _next_number(int(path.stem[:2]), master),
     }
     answers = SUBMISSIONS / path.stem / name
-    taken = {about["Case"], f"check_{name}", f"_drive_{name}", f"_wrong_{name}"} & masters.names(texts)[1]
+    taken = {about["Case"], f"check_{name}", f"_drive_{name}", f"_wrong_{name}"} & names(texts).made
     bound = rf'^(?:def|class|import) {name}\b|^from .* import .*\b{name}\b|^{name} = |="{name}"'
     if taken or answers.exists() or re.search(bound, master, re.MULTILINE):
         raise Refused(f"{name!r} is taken in {path.stem}: {min(taken, default=name)} is there already")

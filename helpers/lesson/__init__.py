@@ -4,7 +4,7 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from helpers.lesson.report_page import Report
 
 __all__ = [
-    "Claim", "Table", "current", "index", "keep", "on_gpu", "predict", "progress", "record", "report", "spelled",
+    "Claim", "Table", "current", "index", "keep", "predict", "progress", "record", "report", "spelled",
     "start", "table", "verdicts",
 ]  # fmt: skip
 
@@ -132,21 +132,3 @@ def report(to: str = "report.html", name: str = "") -> "Report | None":
     except reports.NothingYet as nothing:
         print(nothing)
         return None
-
-
-def on_gpu(experiment: Callable[[Any], Any], recording: str, shown: Callable[[Any], Any]) -> Any:
-    """Run ``experiment(device)`` live where there is a GPU; else ``shown(recording)``; else say that there is none yet."""
-    import torch
-
-    if torch.cuda.is_available():
-        print("live (GPU): " + torch.cuda.get_device_name(0))
-        return experiment(torch.device("cuda"))
-    from helpers import recordings
-
-    found = recordings.load(recording)
-    if found is None:
-        print(
-            f"no GPU here, and no recording of {recording!r} yet. This cell runs live where there is a GPU."
-        )
-        return None
-    return shown(found)

@@ -3,13 +3,14 @@
 import json
 import os
 import re
-import symtable
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from helpers.text.names import names
 
 _ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = _ROOT / "notebooks"
@@ -55,7 +56,7 @@ def made_by(lesson: str, name: str) -> str | None:
             source = "".join(cell["source"])
             if cell["cell_type"] == "markdown":
                 heading = (re.findall(r"^#+ +(.+)$", source, flags=re.MULTILINE) or [heading])[-1]
-            elif cell["cell_type"] == "code" and name in made_in(source):
+            elif cell["cell_type"] == "code" and name in _made_in(source):
                 first = next(line.strip() for line in source.splitlines() if line.strip())
                 under = f" under “{heading}”" if heading else ""
                 return (
@@ -100,10 +101,8 @@ def _tagged(lesson: str) -> dict[str, str]:
     return {text: tag for text, tag in tagged if tag in ("setup", "experiment", "test") and text.strip()}
 
 
-def made_in(source: str) -> set[str]:
-    """The names to which a cell gives a meaning; none of a cell that is not Python."""
+def _made_in(source: str) -> frozenset[str]:
     try:
-        symbols = symtable.symtable(source, "<cell>", "exec").get_symbols()
+        return names(source).made
     except SyntaxError:  # a magic, or not finished
-        return set()
-    return {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+        return frozenset()

@@ -33,6 +33,11 @@ _HEADS = {
 }
 
 
+def nearest(value: float, choices: Sequence[float]) -> float:
+    """The choice that is nearest by ratio."""
+    return min(choices, key=lambda choice: abs(math.log(value / choice)))
+
+
 def spelled(answer: Any) -> Any:
     """Words that mean the same alike: capitals, outer spaces, 1.0x for 1.0×, True for "yes". Numbers stay numbers."""
     if isinstance(answer, bool):
@@ -147,7 +152,7 @@ class Prediction(Mapping[str, Any]):
         near, rows = {}, {}
         for question in self:
             ratio = ratios[question]
-            near[question] = min(self.offered[question], key=lambda n: abs(math.log(ratio / n)))
+            near[question] = nearest(ratio, self.offered[question])
             rows[question] = (str(near[question]), shown.format(ratio))
         return self._outcome(Outcome(self, near, rows, [f"{what}, about", _head(evidence)], also, evidence))
 

@@ -20,8 +20,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from helpers.own_script import syntax
 from helpers.own_script.as_cuda import CudaNames, answered
 from helpers.own_script.host_time import HostTime
+from helpers.own_script.kinds import BLOCKING
 from helpers.own_script.places import NOWHERE, Place, calling, running
-from helpers.own_script.ranking import BLOCKING
 from helpers.own_script.true_values import TrueValues
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import Mode, Unseen

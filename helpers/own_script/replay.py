@@ -18,7 +18,7 @@ from helpers.simulator.cost.roofline import Work
 
 
 class Cost(NamedTuple):
-    """What a record belongs to: a line, and what kind of thing it did there (see `ranking`). backward: in its backward pass.
+    """What a record belongs to: a line, and what kind of thing it did there (see `costs`). backward: in its backward pass.
     wide: on float64. within: the line that it was for, which called the model or asked the loader."""
 
     place: Place

@@ -15,9 +15,11 @@ from typing import Any
 
 from helpers import memory
 from helpers.own_script import ranking, replay, syntax
+from helpers.own_script.costs import Row
+from helpers.own_script.counters import largest
 from helpers.own_script.host_time import LOADER, MEASURED, WAITING
+from helpers.own_script.kinds import ADVICE, BLOCKING, UNPRICED
 from helpers.own_script.places import Place
-from helpers.own_script.ranking import Row
 from helpers.own_script.running import Run
 from helpers.own_script.stepping import Bound
 from helpers.simulator.cost.roofline import Work
@@ -88,7 +90,7 @@ class Report:
         """Each row of the table with its number, "" for what stands for no line."""
         shown, whole = list[tuple[str, Row]](), list(self.everywhere)
         for number, row in enumerate(self.rows, start=1):
-            while whole and whole[0].kind not in ranking.UNPRICED and whole[0].buys_s > row.buys_s:
+            while whole and whole[0].kind not in UNPRICED and whole[0].buys_s > row.buys_s:
                 shown.append(("", whole.pop(0)))
             shown.append((str(number), row))
         return [*shown, *(("", row) for row in whole)]
@@ -107,12 +109,12 @@ class Report:
             for _, row in self.shown
             for kind in (row.kind, *(row.also if row.buys_s > ranking.LITTLE * self.step_s else ()))
         )
-        advice = (ranking.ADVICE[kind] for kind in kinds)
+        advice = (ADVICE[kind] for kind in kinds)
         return [f"{one.what}: {one.sentence} (lesson {one.lessons})" for one in advice]
 
     def _buys(self, row: Row) -> str:
-        if row.kind in ranking.UNPRICED:
-            return ranking.UNPRICED[row.kind]
+        if row.kind in UNPRICED:
+            return UNPRICED[row.kind]
         if row.hidden_s:
             return f"hidden: {format_seconds(row.hidden_s)}"
         left = max(self.step_s - row.buys_s, 1e-9)
@@ -196,17 +198,13 @@ class Report:
 
 def _shares(parts: dict[str, float], whole: float) -> str:
     return ", ".join(
-        f"{name} {format_seconds(s)} ({s / whole:.0%})" for name, s in _largest(parts) if s / whole >= 0.005
+        f"{name} {format_seconds(s)} ({s / whole:.0%})" for name, s in largest(parts) if s / whole >= 0.005
     )
-
-
-def _largest(parts: dict[str, float]) -> list[tuple[str, float]]:
-    return sorted(parts.items(), key=lambda part: -part[1])
 
 
 def _bar(parts: dict[str, float], whole: float, name: str) -> str:
     most = max(whole, sum(parts.values()))
-    shares = [(what, s / most, format_seconds(s)) for what, s in _largest(parts) if s / whole >= 0.005]
+    shares = [(what, s / most, format_seconds(s)) for what, s in largest(parts) if s / whole >= 0.005]
     return pages.bar(shares, name)
 
 
@@ -332,7 +330,7 @@ def _unpriced(run: Run, begin: Bound, end: Bound) -> list[Row]:
     rows += [
         Row(None, "switch", 0.0, switch)
         for switch in run.switches
-        if "anomaly" not in switch and ranking.BLOCKING not in switch
+        if "anomaly" not in switch and BLOCKING not in switch
     ]
     return rows
 

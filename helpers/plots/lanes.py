@@ -37,16 +37,13 @@ def links_of(rows: Sequence[Work]) -> list[tuple[int, int]]:
     return links
 
 
-def rows_of(gpu: Any, since_s: float = 0.0) -> list[Work]:
-    """Rows of a simulated GPU: its `host` records on lane "CPU", its `kernels` on one lane a stream.
-
-    Only what began at `since_s` or later (seconds on the simulated clock) is kept.
-    """
+def rows_of(gpu: Any) -> list[Work]:
+    """Rows of a simulated GPU: its `host` records on lane "CPU", its `kernels` on one lane a stream."""
     rows = [(r.name, "CPU", r.start_ns / 1e9, r.end_ns / 1e9) for r in gpu.host]
     lanes = {k.stream: f"GPU stream {k.stream}" for k in gpu.kernels}
     lanes |= {k.stream: f"communication {k.stream}" for k in gpu.kernels if k.kind == "collective"}
     rows += [(k.name, lanes[k.stream], k.start_ns / 1e9, k.end_ns / 1e9) for k in gpu.kernels]
-    return [row for row in rows if row[2] >= since_s - 1e-12]
+    return rows
 
 
 @drawn

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from helpers.recordings.manifest import DATA, KINDS, Recording, Refused
 from helpers.recordings.manifest import load as _load
 from helpers.recordings.registry import experiment, find
+from helpers.text.seconds import approx
 
 if TYPE_CHECKING:
     from helpers.trace import Trace
@@ -43,6 +44,11 @@ class Result:
     def kind(self) -> str:
         """The label's word, for a column: "simulated", "recorded" or "live"."""
         return self.evidence.partition(" ")[0]
+
+    @property
+    def about(self) -> str:
+        """What stands before its times: "≈ ", or "" where it was simulated."""
+        return approx(self.evidence)
 
 
 def load(name: str, folder: str | Path | None = None, device: str = "") -> Recording | None:

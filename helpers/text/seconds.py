@@ -28,8 +28,8 @@ def format_seconds(seconds: float) -> str:
 
 
 def approx(evidence: str) -> str:
-    """What stands before a number: "≈ " where a clock of this machine read it, "" where every run gives it."""
-    return "≈ " if evidence.startswith("live") else ""
+    """What stands before a number: "≈ " where a clock read it, here or when it was recorded; "" where every run gives it."""
+    return "≈ " if evidence.startswith(("live", "recorded")) else ""
 
 
 @dataclass(frozen=True, repr=False)

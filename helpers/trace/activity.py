@@ -38,11 +38,6 @@ class Overlap:
     exposed_communication: float
     evidence: str
 
-    @property
-    def hidden_copy(self) -> float:
-        """Share of the copying that runs beside kernels; 0 where nothing is copied."""
-        return self.copy_and_compute / self.copy if self.copy else 0.0
-
     def __repr__(self) -> str:
         about = approx(self.evidence)
         seconds = {key: value for key, value in asdict(self).items() if key != "evidence"}

@@ -1029,17 +1029,10 @@ experiments.changes(experiments.together())
 #
 # ### On a real GPU (2 min)
 #
-# The three timers of section 1 around twenty large products on a real GPU: on yours, or on the H100 of the recording. Look at
-# the last column: the first row lies far below 1, and the second close to it.
+# The three timers of section 1 around twenty large products, simulated and recorded on a real H100 (and live, if you have a
+# GPU). Look at the last columns: the first row lies far below 1, and the second close to it.
 
-# %% experiment tags=["nbval-ignore-output"]
-from helpers.simulator import RealGPU
+# %% experiment
+from helpers import recordings
 
-
-def on_this_gpu(device):
-    gpu = RealGPU()
-    _, readings = read_timers(gpu, size=4096, products=20)
-    return experiments.per_call(gpu, readings, products=20)
-
-
-lesson.on_gpu(on_this_gpu, "00/three_timers", experiments.recorded_timers)
+experiments.on_a_gpu(recordings.side_by_side("00/three_timers"))

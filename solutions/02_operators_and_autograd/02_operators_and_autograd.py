@@ -160,19 +160,19 @@ crossover(real.sizes, real.seconds, evidence=real.evidence, title="A real H100",
 
 
 # %% experiment
-def norm_by_hand(x, g, b):
-    mean = x.mean(-1, keepdim=True)
-    centred = x - mean
-    return centred / torch.sqrt((centred * centred).mean(-1, keepdim=True) + 1e-5) * g + b
+def norm_by_hand(x, gain, bias):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * gain + bias
 
 
-def entropy_by_hand(z, y):
-    z = z - z.amax(1, keepdim=True)
-    return (z.exp().sum(1).log() - z.gather(1, y[:, None])[:, 0]).mean()
+def entropy_by_hand(x, labels):
+    shifted = x - x.max(-1, keepdim=True).values
+    logs = shifted - shifted.exp().sum(-1, keepdim=True).log()
+    return -logs.gather(1, labels[:, None]).mean()
 
 
 def attention_by_hand(q, k, v):
-    return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5, -1) @ v
+    return (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).softmax(-1) @ v
 
 
 you = lesson.predict(
@@ -208,8 +208,8 @@ you.against(launches(fused), gains, evidence="simulated (H100)", what="launches"
 # gradient is such an input: `count` shows the operators. On a CUDA GPU one of the fused kernels takes it.) A fused operator
 # that is one kernel has fewer launches and fewer bytes, because the results between its steps never leave the chip.
 # (`cross_entropy` is {{entropy}} kernels here.) The last column says where the gain ends. When arithmetic is the largest
-# part, fewer launches or bytes win little. The real card, with nearly the same five computations (cross entropy is written a little
-# differently, and for the product the library starts one kernel more):
+# part, fewer launches or bytes win little. The real card, with the same five computations
+# (for the product the library starts one kernel more):
 
 # %% experiment
 from helpers.lessons.operators_and_autograd.experiments import what_fusion_gave
@@ -1124,22 +1124,9 @@ check_grad_norms(Net(512, k=1024, width=1024, classes=8, shrink=32), memory=True
 # %% [markdown]
 # ### On your own GPU (2 min)
 #
-# If you have a GPU, the cell below times `x + y` on it with `add_on` of section 2; else it shows the H100 again. Look for the same time for all small sizes, a
+# If you have a GPU, the cell below times `x + y` on it; else it shows the H100 again. Look for the same time for all small sizes, a
 # bend, and a slope that the memory sets. Where is your crossover?
 
 # %% experiment
-from helpers import simulator
-
-
-def add_by_size(device):
-    real = simulator.RealGPU()
-    with real:
-        seconds = [add_on(real, n) for n in GPU_SIZES]
-    return crossover(GPU_SIZES, seconds, evidence=real.evidence, title="This GPU", law="max")
-
-
-lesson.on_gpu(
-    add_by_size,
-    "02/crossover",
-    lambda _: crossover(real.sizes, real.seconds, evidence=real.evidence, title="A real H100", law="max"),
-)
+yours = on_real_card(prefer="live")
+crossover(yours.sizes, yours.seconds, evidence=yours.evidence, title="A real GPU", law="max")

@@ -907,7 +907,7 @@ you.against(
 # The same three ways and a fourth, with pinned memory, on a real GPU: on yours, or on the H100 of the recording.
 
 # %% experiment tags=["nbval-ignore-output"]
-lesson.on_gpu(experiments.on_cuda(step), "09/offloading", experiments.recorded_ways)
+experiments.on_a_real_card()
 
 # %% [markdown]
 # The recorded peaks are the simulated ones, nearly. The times are not. Copies from pageable memory take far longer there than simulated, and pinned memory is worth most of

@@ -625,18 +625,11 @@ print("graphs compiled:", dynamo.utils.counters["stats"]["unique_graphs"])
 # %% [markdown]
 # ## On the real GPU
 #
-# The cell runs live where there is a CUDA GPU: a chain of six operators, and a matrix product. Elsewhere it shows what an H100 gave: the chain for few and for many
-# numbers, and a layer norm with a GELU behind it.
-
+# Three functions: a chain of six operators for few and for many numbers, and a layer norm with a GELU behind it. The cell runs them live
+# where there is a CUDA GPU. Elsewhere it shows what an H100 gave.
 
 # %% experiment tags=["nbval-ignore-output"]
-def chain(x):
-    return x.exp().neg().tanh().sigmoid().sin().relu()
-
-
-lesson.on_gpu(
-    lambda device: experiments.eager_and_compiled(device, chain), "11/fused", experiments.recorded_fusion
-)
+experiments.fusion()
 
 # %% [markdown]
 # On the H100 each becomes **one** kernel. Of many numbers it saves the traffic, and six operators take nearly six times as long as one. Of 1,024 numbers it gains nothing: there the time is the

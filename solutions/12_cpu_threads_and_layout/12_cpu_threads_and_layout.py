@@ -23,12 +23,13 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from helpers import count, lesson, plots
+from helpers import count, lesson, plots, recordings
 from helpers.lessons.cpu_threads_and_layout import experiments
 
 torch.set_num_threads(1)  # this process only counts: the threads of this lesson live in its children
 lesson.start(
-    "12_cpu_threads_and_layout", evidence=["live (CPU)", "recorded (H100)", "arithmetic", "published"]
+    "12_cpu_threads_and_layout",
+    evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "arithmetic", "published"],
 )
 
 # %% [markdown]
@@ -843,13 +844,14 @@ check_channels_last_net(
 
 # %% [markdown]
 # A GPU asks for a layout too: a half-precision convolution on Tensor Cores wants `channels_last`. For a contiguous x, cuDNN may launch
-# extra kernels that change the layout. This cell counts them, on your GPU or on the H100 of the recording:
+# extra kernels that change the layout. This cell counts them, simulated and recorded on a real H100 (and live, if you have a GPU):
 
 # %% experiment
-lesson.on_gpu(experiments.turning_kernels, "12/layouts", experiments.recorded_layouts)
+experiments.turning_kernels(recordings.side_by_side("12/layouts"))
 
 # %% [markdown]
-# In the recording each convolution of a contiguous input needs three kernels more. By their names they turn a layout into another: two before the product, one after it.
+# Each convolution of a contiguous input needs three kernels more. By their names they turn a layout into another: two before the product, one after it.
+# The recorded rows have further kernels, among them those that add the bias: the simulator leaves them out.
 
 # %% [markdown]
 # ### Numbers side by side

@@ -743,8 +743,8 @@ experiments.tried(script, "all", repair_data, repair_model, repair_step, repair_
 # The capstone's script is small, and its faults were planted. What do the same repairs give on models that people train? Here are
 # [BERT-base](https://arxiv.org/abs/1810.04805) and
 # [GPT-2](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf) with 124 million weights. The first
-# rung is a plain step: float32, eager, attention by hand, AdamW in a loop. The label under each table says whether a ladder was recorded
-# on a real H100 or is simulated. **How many times as fast is BERT with all rungs together, and which rung buys most?**
+# rung is a plain step: float32, eager, attention by hand, AdamW in a loop. Both ladders were recorded on a real H100. The last two
+# columns of a table are simulated. **How many times as fast is BERT with all rungs together, and which rung buys most?**
 
 # %% experiment
 steps = [
@@ -819,8 +819,8 @@ reference_repair.ladders()
 # half of the memory. Three things have to be said with it:
 #
 # - **The size was chosen.** The last two show how much that decides. A first ladder of BERT, with shorter texts, ended lower.
-# - **The simulator is off.** The last columns of the tables say by how much: on the same step where it was recorded, else on steps like it
-#   that others have measured. On eager steps in 16 bits it is too fast, because its host is. So the last two may end lower on a real H100.
+# - **The simulator is off.** The last columns of the tables say by how much. On eager steps in 16 bits it is too fast, because its host is. So
+#   the last two may end lower on a real H100.
 # - **No rung here is a guess about a compiler.** Where a compiled rung is simulated, what it launches is Inductor's own plan, and only its
 #   times are simulated.
 #

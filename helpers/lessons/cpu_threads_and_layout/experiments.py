@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-import torch
-
 import helpers.lessons.cpu_threads_and_layout.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import compiling
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
+from helpers.recordings import Result
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
@@ -268,41 +267,23 @@ def layouts_table(names: Sequence[str]) -> Table:
 # --- on the real GPU ----------------------------------------------------------------------------------------------
 
 
-def turning_kernels(device: torch.device) -> Table:
-    """Kernels of one half-precision convolution, and those whose names say that they change a layout."""
-    from torch.profiler import ProfilerActivity, profile
-
-    conv = torch.nn.Conv2d(64, 64, 3).to(device, torch.float16)
-    given = torch.randn(8, 64, 56, 56, device=device, dtype=torch.float16)
-    rows = []
-    for name, layout in (("contiguous", torch.contiguous_format), ("channels_last", torch.channels_last)):
-        net, images = conv.to(memory_format=layout), given.contiguous(memory_format=layout)  # type: ignore[call-overload]
-        net(images)
-        with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-            net(images)
-            torch.cuda.synchronize()
-        kernels = [
-            e.name.lower() for e in profiled.events() or () if e.device_type == torch.autograd.DeviceType.CUDA
-        ]
-        rows.append((name, len(kernels), sum("tonhwc" in k or "tonchw" in k for k in kernels)))
-    columns = ["layout", "kernels", "that change the layout"]
-    return table(rows, columns, evidence="live (GPU)")
-
-
-def recorded_layouts(recording: Any) -> Table:
-    """The same of the recorded convolutions: one, and eight in a row."""
+def turning_kernels(results: Sequence[Result]) -> Table:
+    """The runs of the experiment "12/layouts": kernels of one half-precision convolution and of eight in a row, and of them those
+    whose names say that they change a layout."""
     rows = [
         (
             f"{row['depth']} × convolution, batch {row['batch']}",
             row["layout"],
+            run.kind,
             len(row["kernels"]),
             sum("tonhwc" in k.lower() or "tonchw" in k.lower() for k in row["kernels"]),
-            f"≈ {format_seconds(row['us'] / 1e6)}",
+            run.about + format_seconds(row["us"] / 1e6),
         )
-        for row in recording.table
+        for run in results
+        for row in run.table or ()
     ]
-    columns = ["64 channels, 56 × 56, fp16", "layout", "kernels", "that change the layout", "time"]
-    return table(rows, columns, evidence=recording.evidence)
+    columns = ["64 channels, 56 × 56, fp16", "layout", "run", "kernels", "that change the layout", "time"]
+    return table(rows, columns, evidence=" · ".join(run.evidence for run in results))
 
 
 # --- further ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import helpers.lessons.cuda_graphs.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, simulate, trace
+from helpers.lesson.predictions import nearest as nearest
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
 from helpers.recordings import Result
@@ -22,11 +23,6 @@ from helpers.text.tables import Table, table
 
 SIMULATED = "simulated (H100)"
 Step = Callable[[], Any]
-
-
-def nearest(value: float, choices: Sequence[float]) -> float:
-    """The choice that is nearest by ratio."""
-    return min(choices, key=lambda n: abs(math.log(value / n)))
 
 
 # --- a training step, eager and replayed --------------------------------------------------------------------------
@@ -437,16 +433,13 @@ def on_a_gpu(results: Sequence[Result]) -> Table:
     """The runs of the experiment "07/when_it_helps" beside each other."""
     cells = []
     for rows in zip(*(result.table or () for result in results), strict=True):
-        abouts = ["" if result.kind == "simulated" else "≈ " for result in results]
+        runs = list(zip(results, rows, strict=True))
         times = [
-            about + format_seconds(row[way] * 1e-6)
+            run.about + format_seconds(row[way] * 1e-6)
             for way in ("eager_us", "replayed_us")
-            for about, row in zip(abouts, rows, strict=True)
+            for run, row in runs
         ]
-        gains = [
-            f"{about}{row['eager_us'] / row['replayed_us']:.2f}×"
-            for about, row in zip(abouts, rows, strict=True)
-        ]
+        gains = [f"{run.about}{row['eager_us'] / row['replayed_us']:.2f}×" for run, row in runs]
         cells.append((rows[0]["batch"], *times, *gains))
     kinds = [result.kind for result in results]
     columns = [f"{what}, {kind}" for what in ("eager", "replayed", "times as fast") for kind in kinds]

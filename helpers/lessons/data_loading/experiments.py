@@ -228,16 +228,15 @@ def sent_table(*results: Result) -> Table:
     cells = []
     for rows in zip(*(result.table or () for result in results), strict=True):
         for row, result in zip(rows, results, strict=True):
-            about = "" if result.kind == "simulated" else "≈ "
             cells.append(
                 (
                     row["dtype"],
                     "pinned" if row["pinned"] else "pageable",
                     f"{row['bytes'] / 1e6:.1f} MB",
                     *[result.kind] * (len(results) > 1),
-                    about + format_seconds(row["copy_s"]),
-                    f"{about}{row['bytes'] / row['copy_s'] / 1e9:.0f} GB/s",
-                    about + format_seconds(row["ready_s"]),
+                    result.about + format_seconds(row["copy_s"]),
+                    f"{result.about}{row['bytes'] / row['copy_s'] / 1e9:.0f} GB/s",
+                    result.about + format_seconds(row["ready_s"]),
                 )
             )
     run = ["run"] * (len(results) > 1)

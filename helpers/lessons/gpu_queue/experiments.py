@@ -20,7 +20,7 @@ from helpers import plots, recordings, running_example, simulate, trace
 from helpers.plots.picture import Picture
 from helpers.running_example import rungs
 from helpers.simulator.devices import DEVICES
-from helpers.text.seconds import format_seconds
+from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
 from helpers.trace.steady import steady
 
@@ -442,7 +442,7 @@ def loops_beside(loops: Mapping[str, Mapping[str, LoopRun]]) -> Table:
     rows = []
     for name, runs in loops.items():
         for kind, run in runs.items():
-            about = "" if kind == "simulated" else "≈ "
+            about = approx(run.evidence)
             cells = (f"{about}{share:.0%}" for share in run.shares)
             times = (about + format_seconds(s) for s in (run.step_s, run.cpu_s))
             rows.append((name, kind, *times, *cells, run.bottleneck))
@@ -463,10 +463,9 @@ def between_kernels_s(name: str) -> float:
 
 def operator_s_without_profiler() -> float:
     """Seconds for which the CPU launches one operator of a forward pass: of lesson 07's recording, which no profiler watched."""
-    recording = recordings.load("07/when_it_helps")
-    assert recording is not None and recording.table is not None
+    rows = recordings.show("07/when_it_helps", prefer="recorded").table or []
     operators = 16 + 15  # linear layers, and a ReLU between two
-    return float(recording.table[0]["eager_us"]) / 1e6 / operators
+    return float(rows[0]["eager_us"]) / 1e6 / operators
 
 
 def operator_s_with_profiler() -> float:

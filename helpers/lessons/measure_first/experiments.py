@@ -11,9 +11,11 @@ import torch
 
 from helpers import plots, simulate
 from helpers.counters import Counts
+from helpers.lesson.predictions import nearest
 from helpers.lessons.measure_first import recorded as three_timers
 from helpers.plots.picture import Picture
-from helpers.text.seconds import approx, format_seconds
+from helpers.recordings import Result
+from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 from helpers.timing import bench, verdict
 
@@ -94,7 +96,7 @@ def lines(naive: Lines, waited: Lines) -> Table:
 def first_call(gpu: Any, calls: Sequence[float]) -> tuple[dict[str, str], Table]:
     """How cold the first of some calls was, and what it consists of. calls: seconds each, from the first on."""
     ratio, last = calls[0] / calls[-1], calls[-1]
-    near = min((2, 10, 100, 1000), key=lambda n: abs(math.log(ratio / n)))
+    near = nearest(ratio, (2, 10, 100, 1000))
     slow = sum(c > 2 * last for c in calls)
     answers = {
         "first call ÷ last call": "1,000 or more" if near == 1000 else f"about {near}",
@@ -110,23 +112,21 @@ def first_call(gpu: Any, calls: Sequence[float]) -> tuple[dict[str, str], Table]
     return answers, table(rows, ["what", "time"], evidence=gpu.evidence)
 
 
-def per_call(gpu: Any, readings: Mapping[str, float], products: int) -> Table:
-    """Timer → the seconds that it read, per product, and beside the pair of events."""
-    about, events = approx(gpu.evidence), readings["a pair of events"]
-    rows = [
-        (way, about + format_seconds(s / products), f"{about}{s / events:.4f}") for way, s in readings.items()
-    ]
-    return table(rows, ["timer", "one product", "÷ events"], evidence=gpu.evidence)
-
-
-def recorded_timers(recording: Any) -> Table:
-    """The same of the recorded products."""
-    seconds = {row["timer"]: row["seconds"] for row in recording.table}
-    rows = [
-        (way, f"≈ {format_seconds(s / three_timers.PRODUCTS)}", f"≈ {s / seconds['events']:.4f}")
-        for way, s in seconds.items()
-    ]
-    return table(rows, ["timer", "one product", "÷ events"], evidence=recording.evidence)
+def on_a_gpu(results: Sequence[Result]) -> Table:
+    """The runs of the experiment "00/three_timers" beside each other: what each timer read, per product, and beside the events."""
+    cells = []
+    for rows in zip(*(result.table or () for result in results), strict=True):
+        runs = list(zip(results, rows, strict=True))
+        times = [run.about + format_seconds(row["seconds"] / three_timers.PRODUCTS) for run, row in runs]
+        events = [
+            next(row["seconds"] for row in run.table or () if row["timer"] == "events") for run in results
+        ]
+        shares = [
+            f"{run.about}{row['seconds'] / event:.4f}" for (run, row), event in zip(runs, events, strict=True)
+        ]
+        cells.append((rows[0]["timer"], *times, *shares))
+    columns = [f"{what}, {run.kind}" for what in ("one product", "÷ events") for run in results]
+    return table(cells, ["timer", *columns], evidence=" · ".join(run.evidence for run in results))
 
 
 # --- a machine that is not alone ----------------------------------------------------------------------------------

@@ -387,8 +387,8 @@ def four_precisions(simulated: Sequence[Mapping[str, Any]]) -> Table:
     rows = result.table or []
     shown = [
         (
-            row["precision"], f"{row['peak_bytes'] / 2**30:.2f} GiB", f"≈ {format_seconds(row['seconds'])}",
-            f"≈ {rows[0]['seconds'] / row['seconds']:.2f}×",
+            row["precision"], f"{row['peak_bytes'] / 2**30:.2f} GiB", result.about + format_seconds(row["seconds"]),
+            f"{result.about}{rows[0]['seconds'] / row['seconds']:.2f}×",
             f"{beside['peak_bytes'] / 2**30:.2f} GiB", format_seconds(beside["seconds"]),
             f"{simulated[0]['seconds'] / beside['seconds']:.2f}×",
         )
@@ -405,6 +405,7 @@ def four_precisions(simulated: Sequence[Mapping[str, Any]]) -> Table:
 
 def precisions() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The rows of "10/four_precisions": as it was recorded, and as it is simulated."""
-    recorded = recordings.load("10/four_precisions", device="H100")
-    simulated = recordings.show("10/four_precisions", prefer="simulated").table
-    return (recorded.table if recorded else None) or simulated or [], simulated or []
+    recorded, simulated = (
+        recordings.show("10/four_precisions", prefer=way).table or [] for way in ("recorded", "simulated")
+    )
+    return recorded, simulated

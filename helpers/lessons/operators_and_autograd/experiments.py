@@ -180,10 +180,10 @@ class Real:
         return self.launch_s / self.seconds[-1] * self.sizes[-1]
 
 
-def on_real_card() -> Real:
-    recording = recordings.show("02/crossover", prefer="recorded")
-    rows = recording.table or []
-    return Real(recording.evidence, [row["elements"] for row in rows], [row["us"] / 1e6 for row in rows])
+def on_real_card(prefer: str = "recorded") -> Real:
+    run = recordings.show("02/crossover", prefer=prefer)
+    rows = run.table or []
+    return Real(run.evidence, [row["elements"] for row in rows], [row["us"] / 1e6 for row in rows])
 
 
 def what_fusion_gave() -> Table:
@@ -196,8 +196,8 @@ def what_fusion_gave() -> Table:
         (
             name,
             f"{hand['kernels']} → {has['kernels']}",
-            f"≈ {hand['us']:.0f} → {has['us']:.0f}",
-            f"≈ {hand['us'] / has['us']:.1f} ×",
+            f"{recording.about}{hand['us']:.0f} → {has['us']:.0f}",
+            f"{recording.about}{hand['us'] / has['us']:.1f} ×",
         )
         for name, (hand, has) in by.items()
     ]

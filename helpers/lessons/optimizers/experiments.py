@@ -131,8 +131,7 @@ def three_nets(results: Sequence[Result]) -> Table:
     cells = []
     for rows in zip(*(result.table or () for result in results), strict=True):
         times = [
-            ("" if result.kind == "simulated" else "≈ ") + format_seconds(row["seconds"])
-            for row, result in zip(rows, results, strict=True)
+            result.about + format_seconds(row["seconds"]) for row, result in zip(rows, results, strict=True)
         ]
         sizes = dict.fromkeys(f"{row['temporary_bytes'] / 2**20:,.0f} MiB" for row in rows)
         cells.append((rows[0]["net"], rows[0]["way"], *times, " / ".join(sizes)))

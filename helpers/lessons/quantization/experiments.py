@@ -391,7 +391,7 @@ def on_real_gpu(simulated: Mapping[tuple[int, str], float]) -> list[dict[str, An
             *(
                 text
                 for t in _SHOWN
-                for text in (f"≈ {times[t, way]:,.0f} µs", f"{simulated[t, way]:,.0f} µs")
+                for text in (f"{result.about}{times[t, way]:,.0f} µs", f"{simulated[t, way]:,.0f} µs")
             ),
         )
         for way in dict.fromkeys(way for _, way in times)
@@ -401,13 +401,13 @@ def on_real_gpu(simulated: Mapping[tuple[int, str], float]) -> list[dict[str, An
     table(rows, columns, evidence=f"{result.evidence} · simulated (H100)").show()
     result = recordings.show("13/int8_shapes")
     shapes = result.table or []
-    rows = [(r["rows"], r["size"], r["refused"] or f"≈ {r['us']:,.0f} µs") for r in shapes]
+    rows = [(r["rows"], r["size"], r["refused"] or f"{result.about}{r['us']:,.0f} µs") for r in shapes]
     table(rows, ["rows", "K = N", "torch._int_mm"], evidence=result.evidence).show()
     return shapes
 
 
 def recorded_gains() -> Gains:
-    """The layer of section 2, recorded on an H100, as `Gains`; where it is not recorded, simulated."""
+    """The layer of section 2, recorded on an H100, as `Gains`."""
     us = _recorded_us()
     return {(tokens, way): us[tokens, "bfloat16"] / us[tokens, way] for tokens, way in us}
 
@@ -420,18 +420,13 @@ def shares_of_peak() -> dict[str, float]:
 
 
 def _recorded_us() -> dict[tuple[int, str], float]:
-    return {(row["tokens"], row["way"]): row["us"] for row in _recorded("13/int8_linear")}
-
-
-def _recorded(name: str) -> list[dict[str, Any]]:
-    """The rows that an H100 gave; where it is not recorded, simulated ones."""
-    found = recordings.load(name, device="H100")
-    return (found.table if found else None) or recordings.show(name, prefer="simulated").table or []
+    rows = recordings.show("13/int8_linear", prefer="recorded").table or ()
+    return {(row["tokens"], row["way"]): row["us"] for row in rows}
 
 
 def odd_size() -> float:
     """`odd_over_even` as it was recorded."""
-    return odd_over_even(_recorded("13/int8_shapes"))
+    return odd_over_even(recordings.show("13/int8_shapes", prefer="recorded").table or ())
 
 
 def odd_over_even(rows: Sequence[Mapping[str, Any]]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 import helpers.lessons.saving_memory.recorded  # noqa: F401 - its experiments are known by their names
-from helpers import count, memory, simulate
+from helpers import count, memory, recordings, simulate
+from helpers.lesson.predictions import nearest
 from helpers.lessons.saving_memory.layer import Layer, squares, stack
 from helpers.memory.estimating import Estimate
 from helpers.models import Block, Size
@@ -130,11 +130,6 @@ def of_groups(estimates: Mapping[str, Estimate], all_again: float) -> dict[str, 
         "whole ÷ keep all": f"about {share:g}",
         "more FLOPs": f"{all_again:.0%}".replace("%", " %"),
     }
-
-
-def nearest(ratio: float, choices: tuple[float, ...]) -> float:
-    """The choice nearest to a ratio, by ratio."""
-    return min(choices, key=lambda n: abs(math.log(ratio / n)))
 
 
 def parts() -> dict[str, tuple[float, float]]:
@@ -303,39 +298,18 @@ def steps(costs: Mapping[str, Mapping[str, float]]) -> Table:
     return table(rows, columns, evidence=ON_H100, caption=caption)
 
 
-def on_cuda(step: Callable[[nn.Module, torch.Tensor, str], None]) -> Callable[[torch.device], Table]:
-    """An experiment for a CUDA device: peaks and times of plain, checkpointed and offloaded steps."""
-
-    def run(device: torch.device) -> Table:
-        rows = []
-        for way in ("plain", "checkpoints", "save_on_cpu", "save_on_cpu, pinned"):
-            net, x = stack(WIDTH, DEPTH).to(device), torch.randn(ROWS, WIDTH, device=device)
-            for _ in range(3):
-                torch.cuda.reset_peak_memory_stats(device)
-                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                start.record()
-                step(net, x, way)
-                net.zero_grad()
-                end.record()
-                end.synchronize()
-            peak = torch.cuda.max_memory_allocated(device) / MIB
-            rows.append((way, f"{peak:,.0f} MiB", f"≈ {start.elapsed_time(end):.1f} ms"))
-        return table(rows, ["way", "peak", "step"], evidence="live (GPU)")
-
-    return run
-
-
-def recorded_ways(recording: Any) -> Table:
-    """The same of the recorded steps: how much the peak lies above weights and batch, and how long each takes."""
-    plain = recording.table[0]["us"]
+def on_a_real_card() -> Table:
+    """Such steps live, else recorded: how much the peak lies above weights and batch, and how long each takes."""
+    run = recordings.show("09/offloading")
+    ways = run.table or []
     rows = [
         (
             row["way"],
             f"{row['peak_bytes'] / MIB:,.0f}",
-            f"≈ {row['us'] / 1e3:.1f}",
-            f"≈ {row['us'] / plain:.1f}",
+            f"{run.about}{row['us'] / 1e3:.1f}",
+            f"{run.about}{row['us'] / ways[0]['us']:.1f}",
         )
-        for row in recording.table
+        for row in ways
     ]
     columns = ["way", "peak above weights and batch, MiB", "ms", "times as long"]
-    return table(rows, columns, evidence=recording.evidence)
+    return table(rows, columns, evidence=run.evidence)

@@ -13,7 +13,7 @@ from helpers import recordings, simulate, trace
 from helpers.plots.lanes import Work, timeline
 from helpers.plots.picture import Picture
 from helpers.simulator import DEVICES, Kernel, Race
-from helpers.text.seconds import format_seconds
+from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
 
 #: a batch of float32: 64 MiB
@@ -257,7 +257,7 @@ def real_table(loops: Mapping[str, Mapping[str, RealLoop]]) -> Table:
     rows = []
     for name, runs in loops.items():
         for kind, run in runs.items():
-            about = "" if kind == "simulated" else "≈ "
+            about = approx(run.evidence)
             times = (f"{about}{format_seconds(s)}" for s in (run.step_s, run.copy_s, run.idle_s))
             hidden = f"{about}{run.hidden_s / run.copy_s:.0%}"
             rows.append((name, kind, *times, hidden))

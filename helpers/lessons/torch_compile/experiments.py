@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import helpers.lessons.torch_compile.recorded  # noqa: F401 - its experiments are known by their names
-from helpers import bench, compiling, plots, recordings, simulate, trace
+from helpers import compiling, plots, recordings, simulate, trace
 from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
-from helpers.text.seconds import format_seconds
+from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
 
 LIVE = "live (CPU)"
@@ -297,22 +297,11 @@ def cost(fn: Callable[..., Any], x: Tensor) -> Table | Text:
     return replace(seconds.table(), caption=seconds.payback())
 
 
-def eager_and_compiled(device: torch.device, chain: Callable[[Tensor], Tensor]) -> Table:
-    """A chain of operators and a product of 4,096 × 4,096 numbers, without and with torch.compile, on a real GPU."""
-    x, rows = torch.rand(4096, 4096, device=device), []
-    for name, fn in {"six operators": chain, "a product": lambda x: x @ x}.items():
-        eager, fast = (bench(f, x).median_s for f in (fn, torch.compile(fn)))
-        rows.append(
-            (name, f"≈ {format_seconds(eager)}", f"≈ {format_seconds(fast)}", f"≈ {eager / fast:.2f}×")
-        )
-    columns = ["", "without torch.compile", "compiled", "times as fast"]
-    return table(rows, columns, evidence="live (GPU)")
-
-
-def recorded_fusion(recording: Any) -> Table:
-    """What torch.compile made of three functions on a recorded GPU: kernels and time, eager and compiled."""
+def fusion() -> Table:
+    """What torch.compile made of three functions on a GPU, live or recorded: kernels and time, eager and compiled."""
+    run = recordings.show("11/fused")
     by: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in recording.table:
+    for row in run.table or ():
         by.setdefault(row["what"], {})[row["way"]] = row
     rows = []
     for what, way in by.items():
@@ -321,13 +310,13 @@ def recorded_fusion(recording: Any) -> Table:
             (
                 what,
                 f"{eager['kernels']} → {fast['kernels']}",
-                f"≈ {eager['us']:.0f} → {fast['us']:.0f}",
-                f"≈ {eager['us'] / fast['us']:.1f} ×",
+                f"{run.about}{eager['us']:.0f} → {fast['us']:.0f}",
+                f"{run.about}{eager['us'] / fast['us']:.1f} ×",
                 f"`{fast['first']}`",
             )
         )
     columns = ["eager → compiled", "kernels", "time, µs", "times as fast", "the compiled kernel"]
-    return table(rows, columns, evidence=recording.evidence)
+    return table(rows, columns, evidence=run.evidence)
 
 
 @dataclass(frozen=True)
@@ -343,15 +332,15 @@ class Layer:
         return float(us[precision, tokens, "eager"] / us[precision, tokens, way])
 
     def table(self) -> Table:
-        rows = []
+        rows, about = [], approx(self.evidence)
         for row in self.rows:
             gain = self.gain(row["precision"], row["tokens"], row["way"])
             rows.append(
                 (
                     f"{row['precision']}, {row['tokens']:,} tokens",
                     row["way"],
-                    f"≈ {format_seconds(row['us'] / 1e6)}",
-                    f"≈ {gain:.2f} ×",
+                    about + format_seconds(row["us"] / 1e6),
+                    f"{about}{gain:.2f} ×",
                     row["kernels"],
                 )
             )

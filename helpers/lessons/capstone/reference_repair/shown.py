@@ -9,29 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 import helpers.lessons.capstone.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, recordings
 from helpers.lesson import sources
 from helpers.lessons.capstone import given, scores
-from helpers.lessons.capstone.reference_repair.models import (
-    TASKS,
-    Way,
-    fused_attention,
-    rungs,
-    rungs_of,
-    send_ahead,
-)
-from helpers.lessons.capstone.reference_repair.steps import measured, one
+from helpers.lessons.capstone.reference_repair.models import TASKS
+from helpers.lessons.capstone.reference_repair.steps import measured
 from helpers.plots.ladders import Rung
 from helpers.simulator import devices, simulate
 from helpers.text import tables
-from helpers.text.seconds import format_seconds
+from helpers.text.seconds import approx, format_seconds
 from helpers.text.sizes import size_text
 
 #: each ladder and what it is of
@@ -51,8 +41,6 @@ HEADLINES = [
     ("five-strategies", 12 / 3.2, 14 / 22, "12 to 3.2 h an epoch, 22 to 14 GB"),
     ("compile-300", 800 / 200, 6 / 12, "800 to 200 ms a step, 12 to 6 GB"),
 ]
-#: milliseconds a step on an A100, by the lecture of docs/recording.md: its steps under torch.compile
-LECTURE = {"compiled": 130.0, "compiled, fused attention": 96.0}
 
 
 def scored(name: str) -> list[Rung]:
@@ -66,9 +54,10 @@ def scored(name: str) -> list[Rung]:
 def _rows(name: str) -> tuple[list[dict[str, Any]], str]:
     if name not in NAMES:
         raise KeyError(f"no ladder {name!r}: there are {', '.join(NAMES)}")
-    if (recording := recordings.load(f"17/{name}", device=CARD)) is not None and recording.table:
-        return recording.table, recording.evidence
-    return kept()[name], SIMULATED
+    if name not in TASKS:
+        return kept()[name], SIMULATED
+    recording = recordings.show(f"17/{name}", prefer="recorded")
+    return recording.table or [], recording.evidence
 
 
 def evidence(*names: str) -> str:
@@ -93,68 +82,29 @@ def digest() -> str:
     return hashlib.sha256(devices.EFFICIENCIES.read_bytes() + programs.encode()).hexdigest()[:16]
 
 
-def lecture(what: str) -> float:
-    """Milliseconds of that step of the lecture's, on a simulated A100."""
-    way = Way(activation=rungs.fused_gelu, send=send_ahead, clip=_no_clip, bf16=True, adamw="", compiled=True)
-    if what == "compiled, fused attention":
-        way = replace(way, attention=fused_attention)
-    with simulate("A100") as gpu:
-        seconds: float = one(TASKS["gpt2"], way, gpu)["seconds"]
-    return 1e3 * seconds
-
-
-def _no_clip(model: torch.nn.Module) -> None:
-    """The lecture clips later."""
-
-
-# ------------------------------------------------------------------------------------- how far off
-
-
-def off_by(rung: str) -> str:
-    """How far the simulator was off on whole steps like that rung's, which others measured: least and most."""
-    names = [r.says for r in rungs_of(TASKS["bert"])]
-    if rung not in names:  # the capstone's
-        return "nobody measured such steps"
-    if names.index(rung) >= names.index("compiled"):
-        errors, of = [ms / LECTURE[what] - 1 for what, ms in kept()["lecture"].items()], "compiled"
-    else:
-        of = "fp32" if names.index(rung) < names.index("bf16") else "16-bit"
-        kinds = ("fp32",) if of == "fp32" else ("fp16", "bf16")
-        errors = [
-            step["error"]
-            for step in devices.efficiencies()["steps"]
-            if step["what"].startswith(("bert", "gpt2"))
-            and any(f", {kind}," in step["what"] for kind in kinds)
-        ]
-    return f"{min(errors):+.0%} to {max(errors):+.0%} ({len(errors)} {of} steps)"
-
-
 # ------------------------------------------------------------------------------------- tables, pictures
 
 
 def table(name: str) -> tables.Table:
-    """A row a rung; then what the sources promise of other models, on other cards.
-
-    Beside what was recorded stands what is simulated; beside what is simulated alone, how far off such steps were elsewhere.
-    """
-    rungs, where = scored(name), evidence(name)
-    first = rungs[0]
-    recorded = where != SIMULATED
+    """A row a rung of "bert" or "gpt2", recorded and simulated; then what the sources promise of other models, on other cards."""
+    rungs, where, task = scored(name), evidence(name), TASKS[name]
+    first, about = rungs[0], approx(where)
     rows = [
         (
-            r.name, format_seconds(r.seconds), f"{first.seconds / r.seconds:.2f}×", size_text(r.nbytes),
-            f"{r.nbytes / first.nbytes:.0%}", *(_beside(r, s) if recorded else [off_by(r.name)]),
+            r.name, about + format_seconds(r.seconds), f"{about}{first.seconds / r.seconds:.2f}×", size_text(r.nbytes),
+            f"{r.nbytes / first.nbytes:.0%}", *_beside(r, s),
         )
         for r, s in zip(rungs, simulated(name), strict=True)
     ]  # fmt: skip
-    columns = ["a step", "time", "times as fast", "peak memory", "of the plain"]
-    columns += ["simulated: time", "memory"] if recorded else ["simulated ÷ measured − 1, such steps"]
+    columns = ["a step", "time", "times as fast", "peak memory", "of the plain", "simulated: time", "memory"]
     for key, times, share, words in HEADLINES:
-        says = (f"source says: {sources.linked(key)}", words, f"{times:.2f}×", "", f"{share:.0%}")
-        rows.append((*says, *(["", ""] if recorded else ["not given"])))
-    note = "" if name not in TASKS else "; simulated: Inductor's plan, see inductor.py"
-    where += f" · {SIMULATED}" if recorded else ""
-    return tables.table(rows, columns, evidence=where, caption=f"{_about(name)}{note}")
+        rows.append(
+            (f"source says: {sources.linked(key)}", words, f"{times:.2f}×", "", f"{share:.0%}", "", "")
+        )
+    caption = (
+        f"{task.what}, {task.batch} × {task.context} tokens; simulated: Inductor's plan, see inductor.py"
+    )
+    return tables.table(rows, columns, evidence=f"{where} · {SIMULATED}", caption=caption)
 
 
 def _beside(recorded: Rung, simulated: Rung) -> list[str]:
@@ -164,14 +114,6 @@ def _beside(recorded: Rung, simulated: Rung) -> list[str]:
         f"{format_seconds(simulated.seconds)} ({seconds:+.0%})",
         f"{size_text(simulated.nbytes)} ({nbytes:+.0%})",
     ]
-
-
-def _about(name: str) -> str:
-    task = TASKS.get(name)
-    if task:
-        return f"{WHAT[name]}, {task.batch} × {task.context} tokens"
-    size = SIZES[name]
-    return f"{WHAT[name]}, as usually given, {size['batch']} pictures of {size['side']} × {size['side']}, width {size['width']}"
 
 
 def ladders() -> plots.Picture:
@@ -199,12 +141,11 @@ def write() -> None:
         for name, task in TASKS.items():
             with simulate(CARD) as gpu:
                 figures[name] = measured(task, gpu)
-        figures["lecture"] = {what: round(lecture(what), 1) for what in LECTURE}
     figures |= {name: of_the_script(name) for name in SIZES}
     KEPT.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     write()
-    for name in NAMES:
+    for name in TASKS:
         print(table(name))
