@@ -172,12 +172,11 @@ def _run(source: str, place: str, flags: int, namespace: dict[str, Any]) -> dict
             for node in tree.body:
                 code = compile(ast.Module([node], []), place, "exec", flags, dont_inherit=True)
                 flags |= code.co_flags & FUTURES
-                names = (
-                    dict(namespace) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" else {}
-                )
+                star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+                names = dict(namespace) if star else {}
                 exec(code, namespace)  # noqa: S102 - this is the learner's notebook
                 # of a package a star brings the parts that somebody has loaded, and here more are than in a notebook
-                for name in names.keys() & _parts(getattr(node, "module", None)):
+                for name in names.keys() & _parts(getattr(node, "module", None)) if star else ():
                     namespace[name] = names[name]
             if isinstance(last, ast.Expr):
                 code = compile(ast.Expression(last.value), place, "eval", flags, dont_inherit=True)
