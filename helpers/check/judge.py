@@ -297,21 +297,24 @@ def function(
         if why := set_otherwise():
             raise _failed(name, why, look)
     request, wants = _request(name, plain, expect, match, drive, counters)
-    reports = [_report(*of) for of in zip(cases, plain, _ask(request, look)["reports"], strict=True)]
+    reports = [_report(*one) for one in zip(cases, plain, _ask(request, look)["reports"], strict=True)]
+
+    def of(i: int) -> str:
+        return call or f"{name}({_arguments(plain[i])})"
+
     for raising in (False, True):  # an answer's values say more of it than an error that it forgets to raise
         some = [i for i, case in enumerate(plain) if (case.raises is not None) == raising]
         for i in some:
-            called = call or f"{name}({_arguments(plain[i])})"
             if text := _fault(reports[i], plain[i], *wants[i], expect is not None, match):
-                raise _failed(name, f"{called}: {text}", look, note)
+                raise _failed(name, f"{of(i)}: {text}", look, note)
             if not raising and budget is not None and (text := _over(reports[i], plain[i], budget)):
                 so_far = "values are right, but it" if expect is not None else "it"
-                raise _failed(name, f"{called}: {so_far} {text}", look, note)
+                raise _failed(name, f"{of(i)}: {so_far} {text}", look, note)
         if some and not raising and verify is not None:
             if text := _verified(verify, [reports[i] for i in some]):
                 raise _failed(name, f"{name}: {text}", look, note)
     if not once:
-        _once_more(name, request, cases, plain, wants, reports, expect is not None, match, verify, call, look)
+        _once_more(name, request, cases, plain, wants, reports, expect is not None, match, verify, of, look)
     if passed is not None:
         _passed(name, f"{name}: {passed(reports)}")
         return
@@ -347,13 +350,13 @@ def _once_more(
     compare: bool,
     match: Match,
     verify: Callable[[list[Report]], str | None] | None,
-    call: str,
+    of: Callable[[int], str],
     look: str,
 ) -> None:
-    """Raises CheckFailed unless the cases, called again by :mod:`helpers.check.once_more`, are what they were the first time."""
+    """Raises CheckFailed unless the cases, called again by :mod:`helpers.check.once_more`, are what they were the first time.
 
-    def of(i: int) -> str:
-        return call or f"{name}({_arguments(plain[i])})"
+    of: how a message writes a case's call.
+    """
 
     def wrong(reports: list[Report]) -> str:
         for i, (report, was) in enumerate(zip(reports, first, strict=True)):
