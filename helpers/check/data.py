@@ -158,8 +158,7 @@ def _encode_part(part: Any) -> int | None:
 def decode(item: Any) -> Any:
     """The value that :func:`encode` was given."""
     if isinstance(item, list):
-        # a list of its own: what an answer does to it, the request does not see
-        return [*item] if _AS_IT_IS.issuperset(map(id, map(type, item))) else [decode(v) for v in item]
+        return _each(item)
     if not isinstance(item, dict):
         return item
     kind = item[KIND]
@@ -169,9 +168,9 @@ def decode(item: Any) -> Any:
     if kind == "array":
         return _decode_tensor(value).numpy()
     if kind == "tuple":
-        return tuple(decode(v) for v in value)
+        return tuple(_each(value))
     if kind == "set":
-        return frozenset(decode(v) for v in value)
+        return frozenset(_each(value))
     if kind == "dict":
         return {decode(k): decode(v) for k, v in value}
     if kind == "dtype":
@@ -179,3 +178,8 @@ def decode(item: Any) -> Any:
     if kind in _OF_NUMBERS:
         return _OF_NUMBERS[kind](*value)
     raise ValueError(f"unknown kind of encoded value: {kind!r}")
+
+
+def _each(items: list[Any]) -> list[Any]:
+    """Decoded, in a list of its own: what an answer does to it, the request does not see."""
+    return [*items] if _AS_IT_IS.issuperset(map(id, map(type, items))) else [decode(item) for item in items]

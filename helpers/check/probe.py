@@ -178,10 +178,10 @@ def _once_more(
     """
     cases, reports, results = request["cases"], list[dict[str, Any]](), list[tuple[int, Any, Any]]()
     silent = request | {"counters": False}
-    with once_more.filled(request["filled"]):
+    with once_more.filled(request["filled"]), once_more.backward_watched() as guilty:
         for i in reversed(range(len(cases))):
-            with once_more.backward_watched() as guilty:
-                report, value, inputs = _run(subject, drive, cases[i], silent)
+            guilty.clear()
+            report, value, inputs = _run(subject, drive, cases[i], silent)
             report["backward"] = (guilty or [""])[0]
             if drive is None and report["error"] is None and request["unchanged"]:
                 was = decode(cases[i]["args"]), decode(cases[i]["kwargs"])

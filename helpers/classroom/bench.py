@@ -10,6 +10,7 @@ a message of JSON each.
 
 import contextlib
 import dataclasses
+import gc
 import json
 import os
 import signal
@@ -181,6 +182,7 @@ def main(asked: Connection) -> None:
     from helpers.classroom.sandbox import Warm, require
     from helpers.classroom.step import Step
 
+    gc.freeze()  # a collection passes over what is loaded here
     with contextlib.suppress(EOFError, ConnectionError), Warm(sandboxed=require()) as warm:
         while True:
             request = json.loads(asked.recv_bytes())

@@ -54,6 +54,8 @@ BACK = 17
 #: the folders of a sandbox that can be written to
 _OWN = ("/tmp", "/dev/shm")
 _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 4, 36  # prctl(2)
+#: bytes of a huge page, and madvise(2)'s word for: make one of what lies there, now (Linux 6.1; others refuse it)
+_HUGE, _MADV_COLLAPSE = 2 << 20, 25
 #: of torch, a folder of modules that a first compilation loads all
 _PATTERNS = "torch._inductor.fx_passes.serialized_patterns"
 
@@ -172,12 +174,11 @@ def _run(source: str, place: str, flags: int, namespace: dict[str, Any]) -> dict
             for node in tree.body:
                 code = compile(ast.Module([node], []), place, "exec", flags, dont_inherit=True)
                 flags |= code.co_flags & FUTURES
-                names = (
-                    dict(namespace) if isinstance(node, ast.ImportFrom) and node.names[0].name == "*" else {}
-                )
+                star = isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+                names = dict(namespace) if star else {}
                 exec(code, namespace)  # noqa: S102 - this is the learner's notebook
                 # of a package a star brings the parts that somebody has loaded, and here more are than in a notebook
-                for name in names.keys() & _parts(getattr(node, "module", None)):
+                for name in names.keys() & _parts(getattr(node, "module", None)) if star else ():
                     namespace[name] = names[name]
             if isinstance(last, ast.Expr):
                 code = compile(ast.Expression(last.value), place, "eval", flags, dont_inherit=True)
@@ -284,6 +285,21 @@ def _load() -> None:
     import_module("matplotlib.pyplot")  # every lesson's first cell asks for it
 
 
+def _in_huge_pages() -> None:
+    """Have this process's memory in few large pages, where the system can: a fork copies the table of them, and an end clears it."""
+    if sys.platform != "linux":
+        return
+    advise = ctypes.CDLL(None).madvise
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        areas = [line.split() for line in maps]
+    for addresses, rights, *_, inode in (area[:5] for area in areas):
+        if rights == "rw-p" and inode == "0":  # memory of its own that no file is behind
+            begin, end = (int(address, 16) for address in addresses.split("-"))
+            begin, end = -(-begin // _HUGE) * _HUGE, end // _HUGE * _HUGE
+            if begin < end:
+                advise(ctypes.c_void_p(begin), ctypes.c_size_t(end - begin), _MADV_COLLAPSE)
+
+
 def main(control: socket.socket, alone: bool, bare: bool) -> None:
     """alone: nobody else's processes run here, so that leftovers can be ended without asking whose they are. bare: without
     what lessons use."""
@@ -310,6 +326,7 @@ def main(control: socket.socket, alone: bool, bare: bool) -> None:
     )
     limits, given = _limits(), _inherited()  # before any notebook could change them
     gc.freeze()  # a child's collections pass over what is loaded here, and so do not copy its pages
+    _in_huge_pages()
     control.sendall(READY + b"\0")
     child = 0
     while True:
