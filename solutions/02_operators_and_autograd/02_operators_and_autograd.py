@@ -306,7 +306,8 @@ from helpers.lessons.operators_and_autograd.exercises import check_block, layer
 
 check_block(layer(6, 5, 7, torch.float64, trained=True), gradients=True)
 check_block(layer(8, 5, 7, torch.float64, trained=True, data=True), gradients=True)
-check_block(layer(7, 5, 6, torch.float64, trained=True, frozen=True), gradients=True)
+check_block(layer(7, 5, 6, torch.float64, trained=True, frozen=5), gradients=True)
+check_block(layer(9, 5, 6, torch.float64, trained=True, frozen=2), gradients=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
