@@ -1096,6 +1096,7 @@ check_grad_norms(
     *[Net(batch, k=7, width=9, classes=4) for batch in (4, 20, 96)],
     Net(10, k=6, width=5, classes=3, dtype=torch.float64),
     Net(11, k=6, width=5, classes=3, shrink=0.02),
+    Net(13, k=6, width=5, classes=3, shrink=0.4, parameters=True),  # it is sure of some samples
     Net(1, k=1, width=1, classes=2),
     graphs=False,
 )
