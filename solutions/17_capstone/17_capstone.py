@@ -148,7 +148,7 @@ capstone.where(script, "step_s")
 def repair_data(script: Script) -> Script:
     """The script with other functions for some of: fetch, loading, send.
 
-    fetch(files, rows): pictures uint8 [rows, 3, side, side] and labels int64 [rows], a batch of the host's memory.
+    fetch(files, rows): pictures uint8 [rows, 3, side, side] and labels int64 [rows], tensors in the host's memory.
         files.read(rows) is one request, for one row or many; files.labels are in memory. The pictures stand for more
         than a memory holds: each step reads its own, and none is kept for another.
     loading(cores, gpu): keyword arguments for the DataLoader. gpu.device.type is "cpu" where there is no GPU; on the
