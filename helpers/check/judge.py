@@ -381,7 +381,7 @@ def _once_more(
             )
         if name_of := report.get("gradient"):
             raise _failed(name, f"{of(i)}: right, but {name_of} has a .grad now. {_GRADIENT}", look)
-    if text := reply.get("refilled"):
+    if text := reply.get("refilled", ""):
         raise _failed(name, f"{of(0)}: right, but {text}. {_REFILLED}", look)
     for i in reply["spoilt"]:
         raise _failed(name, f"{of(i)}: {_SPOILT}", look)

@@ -160,7 +160,7 @@ def _on_a_device(Allocator: Any, calls: str, mib: int) -> dict[str, Any]:
 def _by_the_model(program: Program) -> list[list[Any]]:
     """The same by the course's model, which follows PyTorch's source."""
     model, rows, place = CachingAllocator(program.mib * MIB, history=False), [], _Places()
-    model.driver.reserve = lambda nbytes: 2**45 + place(nbytes)  # type: ignore[method-assign]
+    model.driver.reserve = lambda size: 2**45 + place(size)  # type: ignore[method-assign]
     for outcome in _played(program.calls, model, OutOfMemory):
         stats = model.stats()
         rows.append([stats["reserved_bytes.all.current"], stats["num_device_alloc"], outcome])
