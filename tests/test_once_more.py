@@ -146,3 +146,28 @@ def test_other_numbers_are_numbers_that_were_there() -> None:
     assert some and turned[0].stride() == (1, 3) and turned[0].flatten().tolist() == [5, 2, 4, 1, 3, 0]
     assert turned[1].tolist() == [0, 4]
     assert with_other_numbers(({"a": 1}, 3)) == (({"a": 1}, 3), False)
+
+
+def test_what_is_kept_by_identity() -> None:
+    known: dict[int, Tensor] = {}
+
+    def f(x: Tensor) -> Tensor:
+        held.append(x)  # so that no other tensor has its address
+        return known.setdefault(id(x), x * 2)
+
+    held: list[Tensor] = []
+    text = told(f, check.case(X), expect=doubled)
+    assert "tensors of an earlier call, filled with other numbers" in text
+
+
+def test_a_gradient_that_is_left() -> None:
+    def f(w: Tensor) -> Tensor:
+        w.square().sum().backward()
+        return w.detach() * 2
+
+    def want(w: Tensor) -> Tensor:
+        return w.detach() * 2
+
+    leaf = check.case(X.clone().requires_grad_())
+    assert "right, but input 0 has a .grad now" in told(f, leaf, expect=want)
+    assert told(want, leaf, expect=want) == ""

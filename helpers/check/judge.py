@@ -380,6 +380,10 @@ def _once_more(asked: _Asked, first: list[Report]) -> None:
         if text := report.get("input"):
             why = f"right, but it changed what it was given. Afterwards {text}. {_INPUT}"
             raise _failed(name, f"{asked.called(i)}: {why}", look)
+        if name_of := report.get("gradient"):
+            raise _failed(name, f"{asked.called(i)}: right, but {name_of} has a .grad now. {_GRADIENT}", look)
+    if text := reply.get("refilled", ""):
+        raise _failed(name, f"{asked.called(0)}: right, but {text}. {_REFILLED}", look)
     for i in reply["spoilt"]:
         raise _failed(name, f"{asked.called(i)}: {_SPOILT}", look)
 
@@ -398,6 +402,14 @@ _INCOMING = (
     "the graph, still reads it."
 )
 _INPUT = "The caller still needs it, and the next call with it gives something else: work on a copy."
+_GRADIENT = (
+    "backward() adds to the .grad of all parameters that it finds; the caller's own step adds to it too. "
+    "torch.autograd.grad() returns gradients, and leaves .grad as it is."
+)
+_REFILLED = (
+    "That came of a call with the tensors of an earlier call, filled with other numbers since. A tensor's identity or address "
+    "says nothing of its numbers: what is kept by it is out of date."
+)
 _SPOILT = (
     "right when it returned, but another when it was read again after later calls: one of them wrote into it. A training loop "
     "keeps results of many steps, and all of them would be the last one. Each call returns something of its own."

@@ -5,7 +5,8 @@ An answer that passed is called again in the same process, its cases last first,
 - memory that an operator takes and nobody writes holds NaN (integers: their largest), not what lies there by chance;
 - results are kept, and read again after the last call: a later call writes into none of them;
 - the gradients that come into a `backward` of an :class:`torch.autograd.Function` are as they were when it has ended;
-- the inputs, what lists and dicts hold among it, are as they were.
+- the inputs, what lists and dicts hold among it, are as they were, and no gradient was left in one (unless that is asked for);
+- the same tensors with other numbers give what other tensors with these numbers give: nothing is kept by identity.
 
 The judge then wants of the results what it wanted the first time.
 """
@@ -66,6 +67,11 @@ def changed_input(now: Inputs, before: Inputs) -> str:
     named = [(f"input {i}", *both) for i, both in enumerate(zip(args, was_args, strict=True))]
     named += [(name, kwargs[name], was) for name, was in was_kwargs.items()]
     return next((odd for at, one, was in named if (odd := difference(one, was, 0.0, 0.0, at=at))), "")
+
+
+def left_gradient(args: Any) -> str:
+    """The first input that has a `.grad` now; "" if none has."""
+    return next((f"input {i}" for i, one in enumerate(args) if getattr(one, "grad", None) is not None), "")
 
 
 @contextlib.contextmanager

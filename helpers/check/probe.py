@@ -27,6 +27,7 @@ import torch
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from helpers.check import once_more
+from helpers.check.compare import difference
 from helpers.check.data import NotPlain, decode, encode
 from helpers.check.recount import ENOUGH_S, READING, Seen
 from helpers.counters import count
@@ -173,10 +174,12 @@ def _once_more(
 ) -> dict[str, Any]:
     """The cases again, last first, as :mod:`helpers.check.once_more` says; "filled": whether memory is.
 
-    "later": their reports, without counts; of each also "input", what has become of an input, and "backward", the Function that
-    changed a gradient that came into it. "spoilt": the cases whose result was another after the last call.
+    "later": their reports, without counts; of each also "input", what has become of an input, "gradient", the input that was given
+    one, and "backward", the Function that changed a gradient that came into it. "spoilt": the cases whose result was another after
+    the last call. "refilled": what was wrong with a call for the same tensors with other numbers.
     """
     cases, reports, results = request["cases"], list[dict[str, Any]](), list[tuple[int, Any, Any]]()
+    refilled = ""
     silent = request | {"counters": False}
     with once_more.filled(request["filled"]), once_more.backward_watched() as guilty:
         for i in reversed(range(len(cases))):
@@ -186,13 +189,17 @@ def _once_more(
             if drive is None and report["error"] is None and request["unchanged"]:
                 was = decode(cases[i]["args"]), decode(cases[i]["kwargs"])
                 report["input"] = once_more.changed_input(inputs, was)
+                if not request["grads"]:
+                    report["gradient"] = once_more.left_gradient(inputs[0])
             if report["error"] is None:
                 results.append((i, value, report["value"]))
             reports.append(report)
         if drive is None:
             _with_other_numbers(subject, cases[0])
+            if request["unchanged"]:
+                refilled = _refilled(subject, cases[0])
     spoilt = once_more.kept(results, _plain)
-    return {"later": reports[::-1], "spoilt": spoilt[:1]}
+    return {"later": reports[::-1], "spoilt": spoilt[:1], "refilled": refilled}
 
 
 def _with_other_numbers(subject: Callable[..., Any], case: dict[str, Any]) -> None:
@@ -208,6 +215,23 @@ def _with_other_numbers(subject: Callable[..., Any], case: dict[str, Any]) -> No
             contextlib.redirect_stderr(nowhere),
         ):
             subject(*args, **decode(case["kwargs"]))
+
+
+def _refilled(subject: Callable[..., Any], case: dict[str, Any]) -> str:
+    """How the results differ for two equal inputs, if one is the input of an earlier call with other numbers; "" if they do not."""
+    before, fresh = decode(case["args"]), decode(case["args"])
+    nowhere, results = io.StringIO(), []
+    with (
+        contextlib.suppress(Exception),
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
+        subject(*before, **decode(case["kwargs"]))
+        (before, some), (fresh, _) = map(once_more.with_other_numbers, (before, fresh))
+        for args in (before, fresh) if some else ():
+            _seed(case["seed"])
+            results.append(decode(_plain(subject(*args, **decode(case["kwargs"])))))
+    return (difference(*results) or "") if len(results) == 2 else ""
 
 
 def _calling(subject: Callable[..., Any], drive: Callable[..., Any] | None) -> Callable[..., Any]:

@@ -450,6 +450,7 @@ machines += [Machine(30, ratio, scatter=0.02) for ratio in (1.05, 1 / 1.05)]
 machines += [Machine(30, 1.02, scatter=0.003, drift=0.05), Machine(100, 1.017, scatter=0.02)]
 words = {
     "the very same times": "cannot tell",
+    "1,300 pairs, of which after won 780": "faster",
     "a clock of whole ticks: after won 3 pairs, 10 were even": "cannot tell",
 }
 check_verdict(words, machines)

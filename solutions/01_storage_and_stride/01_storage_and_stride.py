@@ -349,7 +349,7 @@ check_clip(
     check.case(rgba[..., 1:2], 1, 2, 2, 1),
     check.case(planes.to("meta").permute(0, 2, 3, 1), 3, 4, 5, 11),
 )
-outside = ((0, 9), (5, 0), (-4, 0), (0, -1), (-30, 2))
+outside = ((0, 9), (5, 0), (-4, 0), (0, -1), (-30, 2), (-20, 2))
 check_clip(*[check.case(rgba, 1, *place, 16, raises=ValueError) for place in outside])
 ### END HIDDEN TESTS
 

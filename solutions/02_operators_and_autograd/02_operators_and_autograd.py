@@ -306,7 +306,8 @@ from helpers.lessons.operators_and_autograd.exercises import check_block, layer
 
 check_block(layer(6, 5, 7, torch.float64, trained=True), gradients=True)
 check_block(layer(8, 5, 7, torch.float64, trained=True, data=True), gradients=True)
-check_block(layer(7, 5, 6, torch.float64, trained=True, frozen=True), gradients=True)
+check_block(layer(7, 5, 6, torch.float64, trained=True, frozen=5), gradients=True)
+check_block(layer(9, 5, 6, torch.float64, trained=True, frozen=2), gradients=True)
 ### END HIDDEN TESTS
 
 # %% [markdown]
@@ -1095,6 +1096,7 @@ check_grad_norms(
     *[Net(batch, k=7, width=9, classes=4) for batch in (4, 20, 96)],
     Net(10, k=6, width=5, classes=3, dtype=torch.float64),
     Net(11, k=6, width=5, classes=3, shrink=0.02),
+    Net(13, k=6, width=5, classes=3, shrink=0.4, parameters=True),  # it is sure of some samples
     Net(1, k=1, width=1, classes=2),
     graphs=False,
 )

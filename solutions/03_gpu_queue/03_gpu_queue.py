@@ -876,6 +876,7 @@ check_read_queue(
     Queue([(0, 2, 30), (3, 4, 6), (20, 25, 28)], [(6, 8)], [(8, 20)]),
     Queue([(9, 9, 10), (0, 1, 2)], [], [(2, 2), (3, 5), (5, 9)], sync=6, host=1),
     Queue([(7, 9, 10), (0, 1, 2), (3, 9, 12)], in_flight=6, host=1),
+    Queue([(0, 1, 2), (3, 20, 22), (10, 12, 14)], in_flight=8, host=8),  # launched first, started last
 )
 ### END HIDDEN TESTS
 

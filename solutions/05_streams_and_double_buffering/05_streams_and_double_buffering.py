@@ -405,7 +405,7 @@ experiments.races_table(racy)
 def squares(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
     """Sum of all elements of x @ x for each page x. pages: n ≥ 1 pinned (d, d) CPU tensors. Returns (n,) on gpu.device.
 
-    Each page is copied and each x @ x computed, once. No races. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's
+    Each page is copied and each x @ x computed, once. No races, also between two calls. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's
     copy, K its product and sum. Memory: all the pages' may be taken.
     """
     ### BEGIN SOLUTION

@@ -347,7 +347,7 @@ check_updater(
     calls((3, 3), (3, 3), 8, *(0.5 / (i + 1) for i in range(8))),
     calls((4,), (4,), 3, 0.0, 0.2, 0.1),
     # longer than a list of corrections or of graphs that somebody made beforehand
-    calls((2,), (2,), 40, *(0.02 * (i % 7) for i in range(40))),
+    calls((2,), (2,), 130, *(0.02 * (i % 7) for i in range(130))),
 )
 ### END HIDDEN TESTS
 

@@ -813,6 +813,8 @@ requests = "513 B", "10485759 B", "10485761 B", "19 MiB", "19922945 B", "6710886
 check_Allocator(
     *(f"x = {size}" for size in requests),
     "a = 7 MiB; b = 6 MiB; c = 7 MiB; free a; d = 6 MiB; free b; e = 6292456 B",
+    # two blocks of 20 MiB, the lower one in the newer segment
+    "a = 30 MiB; b = 20 MiB; c = 24 MiB; free c; d = 4 MiB; free b; e = 20 MiB; empty_cache",
     "a = 5 MiB; b = 3 MiB; c = 5 MiB; d = 7 MiB; free a; free c; g = 5 MiB; free b; free d; h = 9 MiB",
     Program(
         "a = 24 MiB; b = 16 MiB; free a; c = 38 MiB; d = 12 MiB; e = 5 B; free b; f = 3 MiB; g = 5000 B", 56

@@ -153,8 +153,8 @@ you.against(gives, experiments.breaks_table(captures), evidence="live (CPU)", wh
 def centre(x: torch.Tensor, limit: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The function above as one graph.
 
-    x: (n,) float, any strides, not all zero; limit: > 0; at least one number is kept. n, dtype and limit are the same in all
-    calls.
+    x: (n,) float32 or float64, any strides, not all zero; limit: > 0; at least one number is kept. n, dtype and
+    limit are the same in all calls.
     Returns (result (n,), norm of x before clipping, 0-d float; how many were kept, 0-d int64).
 
     Compiled, it is one graph without breaks that runs at each call, and made of torch's own operators (none that you

@@ -297,8 +297,8 @@ class Int8Linear(torch.nn.Module):
     """y = x Wᵀ + b with W in int8, and x in int8 while it is multiplied. Int8Linear(linear) for a trained nn.Linear.
 
     forward(x): float32, (..., K) → (..., N); leading dimensions or none, at least one row; K and N are multiples of 8. One
-    symmetric scale for each row of W and of x. A row is all 0 (then the result is the bias, and no nan on the way), or its
-    largest number is from 1e-12 to 1e12. A result stays as it is when the next batch comes.
+    symmetric scale for each row of W and of x. A row is all 0 (then the result is the bias), or its largest number is from
+    1e-12 to 1e12. A result stays as it is when the next batch comes.
 
     Graded: the error, at most 1.3 times √(s²/12 · Σw² + t²/12 · Σx²), which rounding costs (s, t: scales of x and W). One
     torch._int_mm of a shape that CUDA takes (at most 32 rows when padded), no other product. Kept, in the state_dict: a byte
@@ -730,7 +730,7 @@ from helpers.lessons.quantization.exercises import Block, check_smooth
 
 check_smooth(
     Block(9, 64, (64, 128), {0: 60.0, 63: 200.0}),
-    Block(10, 128, (48, 16, 96, 8), {77: 100.0}, silent=(4,), unread=(5, 6)),
+    Block(10, 128, (48, 16, 96, 8), {77: 100.0}, silent=(4,), unread=(5, 6), faint=(9,)),
     Block(11, 80, (40, 40), {10: 50.0}, silent=(0,), unread=(1,), alpha=0.8),
     Block(12, 80, (40, 24), {10: 50.0}, silent=(7,), unread=(8,), alpha=0.0),
     Block(13, 80, (40, 56), {10: 50.0}, silent=(7,), unread=(8,), alpha=1.0),

@@ -343,7 +343,13 @@ def best_of(sizes, *rest):
     return min(sums, key=lambda cap: sent_with(cap, sizes, *rest))
 
 
-links = ((1, 1, 1e-4, 1e-10), (2, 40, 3e-4, 5e-11), (31, 40, 3e-4, 5e-11), (56, 40, 8e-4, 1e-10))
+links = (
+    (1, 1, 1e-4, 1e-10),
+    (2, 40, 3e-4, 5e-11),
+    (31, 40, 3e-4, 5e-11),
+    (56, 40, 8e-4, 1e-10),
+    (7, 70, 5e-2, 1e-11),
+)
 steps = [step_of(*given) for given in links]
 some, late = [3_000_000, 1_000, 2_000_000, 40_000] * 5, [0.0] * 10 + [2e-3] * 10
 # all at once; free messages; free bytes

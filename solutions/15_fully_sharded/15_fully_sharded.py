@@ -194,11 +194,11 @@ def sharded_linear(x: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
     """x @ W.T, where rank r of n holds rows r · k to (r + 1) · k of W. x: (rows, in), shard: (k, in) → (rows, n · k).
 
     float32, any strides. Each rank has its own x. In backward shard gets its rows of the **mean** over the ranks of W's
-    gradient, x the gradient of this rank. Sent per call: all_gather of W in forward, all_gather of W and reduce_scatter
-    of its gradient in backward, with the numbers that the shard has at that moment; nothing else. A frozen shard gets no
-    gradient, and nothing is reduce-scattered for it; where x needs none, the gather in backward may be left out. No W
-    lives longer than the function that gathered it: a chain of L calls, forward and backward, has at most 3 · the
-    largest W + all shards + 32 KiB alive at once, and saves no W.
+    gradient, x the gradient of this rank; a second backward adds to them. Sent per call: all_gather of W in forward,
+    all_gather of W and reduce_scatter of its gradient in backward, with the numbers that the shard has at that moment;
+    nothing else. A frozen shard gets no gradient, and nothing is reduce-scattered for it; where x needs none, the gather
+    in backward may be left out. No W lives longer than the function that gathered it: a chain of L calls, forward and
+    backward, has at most 3 · the largest W + all shards + 32 KiB alive at once, and saves no W.
     """
     ### BEGIN SOLUTION
     return _ShardedLinear.apply(x, shard)
@@ -546,7 +546,7 @@ class ShardedOptimizer:
 
     params: an iterable of float32 Parameters of any strides, as model.parameters() is, the same on all n ranks, each once;
     those with requires_grad have N numbers together, and frozen ones stay as they are. make: list of Parameters → a torch.optim.Optimizer that treats each
-    number by itself; called once.
+    number by itself; called once. From then on nobody else writes into the parameters.
 
     With part = ⌈N / n⌉: the optimizer made holds at most part numbers, and of what this class made (the optimizer's
     state included) at most 5 · part · 4 bytes + 2 KiB are alive after a step: Adam needs 4, one is to spare. Each step

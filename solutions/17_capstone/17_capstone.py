@@ -148,7 +148,7 @@ capstone.where(script, "step_s")
 def repair_data(script: Script) -> Script:
     """The script with other functions for some of: fetch, loading, send.
 
-    fetch(files, rows): pictures uint8 [rows, 3, side, side] and labels int64 [rows], a batch of the host's memory.
+    fetch(files, rows): pictures uint8 [rows, 3, side, side] and labels int64 [rows], tensors in the host's memory.
         files.read(rows) is one request, for one row or many; files.labels are in memory. The pictures stand for more
         than a memory holds: each step reads its own, and none is kept for another.
     loading(cores, gpu): keyword arguments for the DataLoader. gpu.device.type is "cpu" where there is no GPU; on the
@@ -797,7 +797,7 @@ you.against(experiments.climbed("bert"), shown, evidence=reference_repair.eviden
 # %% experiment
 gpt2 = {rung.name: 1e3 * rung.seconds for rung in reference_repair.scored("gpt2")}
 head = experiments.product_with_the_vocabulary()
-lesson.keep(gpt2_bf16=gpt2["bf16"], gpt2_compiled=gpt2["compiled"], gpt2_fused=gpt2["fused AdamW"])
+lesson.keep(gpt2_compiled=gpt2["compiled"], gpt2_fused=gpt2["fused AdamW"])
 lesson.keep(head_ms=head.odd_ms, head_tf32=head.odd_tf32_ms, head_padded=head.padded_ms)
 lesson.keep(head_more=2 * 3 * (head.odd_ms - head.padded_ms))
 reference_repair.table("gpt2")

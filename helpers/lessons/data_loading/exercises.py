@@ -375,7 +375,9 @@ def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
                     private_torch.worker._worker_info = info  # type: ignore[assignment]
                 before, taken = _random_states(), source._taken
                 try:  # each rank is a program of its own, and in each Python salts the hash of a text anew
-                    with patch("builtins.hash", lambda of, r=rank, h=hash: h(of) ^ r * isinstance(of, str)):
+                    with patch(
+                        "builtins.hash", lambda of, r=rank, h=hash: h((r, of) if isinstance(of, str) else of)
+                    ):
                         got, reads = list(mine), source._taken - taken
                         again = [*zip(mine, mine)] == [(v, v) for v in got]  # noqa: B905 - by two iterators at once
                 finally:

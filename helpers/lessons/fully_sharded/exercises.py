@@ -215,7 +215,7 @@ def _frozen(i: int, odd: bool) -> bool:
 
 @on_ranks
 def _run_chain(linear: Any, seed: int, sizes: list[int], rows: int, odd: bool) -> dict[str, Any]:
-    """One rank's way through a chain and back; between the two the shards change sign."""
+    """One rank's way through a chain and back; between the two the shards change sign. Then its first layer once more."""
     rank, n = dist.get_rank(), dist.get_world_size()
     shards = [torch.nn.Parameter(_laid(w.chunk(n)[rank], odd)) for w in _chain(seed, sizes)]
     for i, shard in enumerate(shards):
@@ -238,10 +238,13 @@ def _run_chain(linear: Any, seed: int, sizes: list[int], rows: int, odd: bool) -
         dist.barrier()
         gc.collect()
         _others_rest()
+    grads = [s.grad if s.grad is None else s.grad.clone() for s in shards]
+    linear(x.detach(), shards[0]).sum().backward()
     return {
         "out": out.detach(),
         "x": x.grad,
-        "shards": [s.grad for s in shards],
+        "shards": grads,
+        "both": shards[0].grad,
         "sent": [(c.kind, c.bytes, c.phase) for c in record.calls if c.kind != "barrier"],
         "peak": counts.peak_live_bytes,
         "alive": counts.live_bytes,
@@ -277,9 +280,12 @@ def _chain_as_whole(
 ) -> str | None:
     weights, outs, for_x, for_w = _whole_chain(seed, n, tuple(sizes), rows)
     frozen = [_frozen(i, odd) for i in range(len(weights))]
+    more = sum(_input(seed, rank, rows, sizes[0]).sum(0) for rank in range(n)) / n
     for rank, got in enumerate(observed):
         wanted = [None if no else w.chunk(n)[rank] for w, no in zip(for_w, frozen, strict=True)]
         text = _values_wrong(got, outs[rank], None if odd else for_x[rank], wanted, n)
+        if not text and not _same(got["both"], got["shards"][0] + more):
+            text = "after a second backward shard.grad is not the sum of both: autograd adds what a backward returns"
         if text := text or _sent_or_held_wrong(got, [w.nbytes for w in weights], frozen, n):
             return f"{n} ranks, rank {rank}: {text}"
     return None

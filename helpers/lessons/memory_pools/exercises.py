@@ -84,11 +84,26 @@ def _played(calls: str, allocator: Any, full: type[Exception] = MemoryError) -> 
         yield outcome
 
 
+class _Places:
+    """Addresses for segments of so many bytes, beginning with 0: every other one lies below the ones that are older."""
+
+    def __init__(self) -> None:
+        self.up, self.down, self.rising = 0, 2**44, False
+
+    def __call__(self, nbytes: int) -> int:
+        size, self.rising = -(-nbytes // (2 * MIB)) * 2 * MIB, not self.rising
+        if self.rising:
+            self.up += size
+            return self.up - size
+        self.down -= size
+        return self.down
+
+
 class _Device:
     """Gives out segments and takes them back; uses the learner's allocator, and notes what goes wrong."""
 
     def __init__(self, Allocator: Any, capacity: int) -> None:
-        self.capacity, self.made, self.next, self.problems = capacity, 0, 0, list[str]()
+        self.capacity, self.made, self.place, self.problems = capacity, 0, _Places(), list[str]()
         self.segments: dict[int, int] = {}  # address → bytes
         self.blocks: dict[int, int] = {}
         self.allocator = Allocator(self.cuda_malloc, self.cuda_free)
@@ -97,8 +112,7 @@ class _Device:
     def cuda_malloc(self, nbytes: int) -> int | None:
         if sum(self.segments.values()) + nbytes > self.capacity:
             return None
-        address, self.made = self.next, self.made + 1
-        self.next += -(-nbytes // (2 * MIB)) * 2 * MIB
+        address, self.made = self.place(nbytes), self.made + 1
         self.segments[address] = nbytes
         return address
 
@@ -145,7 +159,8 @@ def _on_a_device(Allocator: Any, calls: str, mib: int) -> dict[str, Any]:
 @cache
 def _by_the_model(program: Program) -> list[list[Any]]:
     """The same by the course's model, which follows PyTorch's source."""
-    model, rows = CachingAllocator(program.mib * MIB, history=False), []
+    model, rows, place = CachingAllocator(program.mib * MIB, history=False), [], _Places()
+    model.driver.reserve = lambda size: 2**45 + place(size)  # type: ignore[method-assign]
     for outcome in _played(program.calls, model, OutOfMemory):
         stats = model.stats()
         rows.append([stats["reserved_bytes.all.current"], stats["num_device_alloc"], outcome])

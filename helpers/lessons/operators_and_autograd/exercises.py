@@ -22,12 +22,12 @@ def layer(
     dtype: torch.dtype = torch.float32,
     trained: bool = False,
     data: bool = False,
-    frozen: bool = False,
+    frozen: int = 0,
     **options: Any,
 ) -> check.Case:
     """Inputs of block for n rows of k numbers, d of them afterwards. trained: all of them want gradients.
 
-    data: x and residual are data: they want none, and lie by columns. frozen: only gamma and beta want gradients.
+    data: x and residual are data: they want none, and lie by columns. frozen: nor do the first so many.
     """
     g = torch.Generator().manual_seed(n)
     shapes = ((n, k), (d, k), (d,), (d,), (n, d), (d,), (d,))
@@ -35,7 +35,7 @@ def layer(
     if data:
         tensors = [t.t().contiguous().t() if t.dim() > 1 else t for t in tensors]
     wants = [trained and not (data and len(s) > 1 and s[0] == n) for s in shapes]
-    wants = [want and not (frozen and i < 5) for i, want in enumerate(wants)]
+    wants = [want and i >= frozen for i, want in enumerate(wants)]
     return check.case(*(t.requires_grad_(w) for t, w in zip(tensors, wants, strict=True)), **options)
 
 

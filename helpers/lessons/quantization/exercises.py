@@ -262,7 +262,7 @@ def check_Int8Linear(*cases: Layer, note: str = "") -> None:
 class Block:
     """A LayerNorm of k channels and linears of these sizes that read it.
 
-    loud: channel → how many times as large. silent: channels that are always 0. unread: those whose weights are 0.
+    loud: channel → how many times as large. silent: channels that are always 0. unread: those whose weights are 0; faint: millionths.
     Of several linears the first does not read channel 2.
     """
 
@@ -273,6 +273,7 @@ class Block:
     silent: tuple[int, ...] = ()
     unread: tuple[int, ...] = ()
     alpha: float | None = None
+    faint: tuple[int, ...] = ()
 
     def numbers(self) -> dict[str, Any]:
         """gain and shift of the norm, weights and biases of the linears, x, and amax of the norm's output."""
@@ -286,6 +287,7 @@ class Block:
             gain[channel] = shift[channel] = 0.0
         for i, w in enumerate(weights):
             w[:, [*self.unread, *([2] if i == 0 and len(weights) > 1 else [])]] = 0.0
+            w[:, [*self.faint]] *= 1e-6
         x = torch.randn(30, k, generator=g)
         amax = F.layer_norm(x, (k,), gain, shift).abs().amax(0)
         return {"gain": gain, "shift": shift, "weights": weights, "biases": biases, "x": x, "amax": amax}

@@ -153,7 +153,7 @@ def _model(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 
 
 def _serve_shapes(serve: Any, shapes: Shapes) -> dict[str, Any]:
-    """Answers to inputs of these shapes, and what was compiled for them and ran."""
+    """Answers to inputs of these shapes, and to the first with other numbers in it; what was compiled for them and ran."""
     weight, rows, compiling_now = torch.randn(_WIDTH, 5), list[int](), torch.compiler.is_compiling
     held = weight.clone()
 
@@ -183,10 +183,12 @@ def _serve_shapes(serve: Any, shapes: Shapes) -> dict[str, Any]:
     with compiling.watch(backend) as w:
         answer = serve(model)
         values = [answer(x) for x in xs]
+        same = all(map(torch.equal, xs, kept))
+        values.append(answer(xs[0].neg_()))  # whoever owns it fills it with the next batch
     return {
         "values": values,
-        "wanted": [_model(x, held) for x in kept],
-        "same": all(map(torch.equal, xs, kept)),
+        "wanted": [_model(x, held) for x in (*kept, -kept[0])],
+        "same": same,
         "why": [r.reason for r in w.recompiles],
         "compilations": w.counts()["compilations"],
         "rows": sum(rows),
@@ -194,9 +196,12 @@ def _serve_shapes(serve: Any, shapes: Shapes) -> dict[str, Any]:
 
 
 def _two_compilations(got: dict[str, Any], shapes: Shapes) -> str | None:
-    for shape, y, want in zip(shapes, got["values"], got["wanted"], strict=True):
+    *values, again = zip(got["values"], got["wanted"], strict=True)
+    for shape, (y, want) in zip(shapes, values, strict=True):
         if _odd(y, want):
             return f"answer of shape {tuple(y.shape)} to x {(*shape, _WIDTH)} is not model(x) {tuple(want.shape)}"
+    if _odd(*again):
+        return "the tensor of the first call was filled with other numbers, and its answer is not model(x) of these"
     if not got["same"]:
         return "x was changed"
     if got["compilations"] > 2:
@@ -206,7 +211,7 @@ def _two_compilations(got: dict[str, Any], shapes: Shapes) -> str | None:
         )
     if not got["compilations"]:
         return "nothing was compiled"
-    came = sum(n * length for n, length in shapes)
+    came = sum(n * length for n, length in (*shapes, shapes[0]))
     if not came <= got["rows"] <= 1.5 * came:
         return f"the compiled graphs took in {got['rows']} rows where {came} came; wanted {came} to {int(1.5 * came)}"
     return None
