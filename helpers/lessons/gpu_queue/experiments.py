@@ -463,9 +463,10 @@ def between_kernels_s(name: str) -> float:
 
 def operator_s_without_profiler() -> float:
     """Seconds for which the CPU launches one operator of a forward pass: of lesson 07's recording, which no profiler watched."""
-    rows = recordings.show("07/when_it_helps", prefer="recorded").table or []
+    recording = recordings.load("07/when_it_helps")
+    assert recording is not None and recording.table is not None
     operators = 16 + 15  # linear layers, and a ReLU between two
-    return float(rows[0]["eager_us"]) / 1e6 / operators
+    return float(recording.table[0]["eager_us"]) / 1e6 / operators
 
 
 def operator_s_with_profiler() -> float:
