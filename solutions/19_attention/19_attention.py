@@ -110,7 +110,8 @@ you.against(
 # products: two in forward, and in backward one for each of four gradients (of v, of the weights, of q and of k). SDPA takes seven, which
 # is {{more_flops:.0%}} more FLOPs.
 #
-# So SDPA computes more. Now forward alone on a simulated H100, where both ways do the same two products, for 4,096 tokens (8 × 16 heads of 64 features, bfloat16).
+# So SDPA computes more. Now forward alone on a simulated H100, where both ways do the same two products, for 4,096 tokens (batch 8, 16 heads of 64 features,
+# bfloat16). Its memory moves 3.35 TB/s, and its Tensor Cores do 989 TFLOP/s at the very most.
 # Count how often the n² numbers are written and read. How many times as long does the formula written out take? And what share of *its* time are the two products?
 
 # %% experiment
@@ -128,19 +129,17 @@ you.against(experiments.of_h100(runs), experiments.kernels_on_h100(runs), eviden
 
 # %% [markdown]
 # Six times the n² numbers pass: the first product writes them, the division reads and writes them, so does the softmax, and the second product reads them. The
-# products have two of the six, and a third of the time. Even they take longer than the whole fused
-# kernel: one writes the n² numbers, and the other reads them. The other operators read and write the
-# score matrix too, and do little arithmetic with it. **The fast kernel wins by not moving numbers, and not by computing less.**
-# Papers call this kernel *flash attention*. There are several of the kind, and on an H100 PyTorch takes cuDNN's. A real H100 says it even more
-# clearly (forward, as above):
+# products have two of the six, and a third of the time. Even these two alone take longer than the whole fused kernel, because one writes the n² numbers, and the other
+# reads them. Division and softmax do almost nothing but move them. **The fast kernel wins by not moving numbers, and not by computing less.**
+# Papers call this kernel *flash attention*. There are several of the kind, and on an H100 PyTorch takes cuDNN's. The simulator's times of fused attention
+# were fitted to the following recording, and those of the other kernels were not (forward, as above):
 
 # %% experiment
 lesson.keep(real_times=experiments.recorded_times())
 experiments.recorded_ways()
 
 # %% [markdown]
-# With 4,096 tokens the formula written out takes {{real_times:.0f}} times as long there. (*flash* and *efficient* were asked for by name. Section 3 is about them.
-# The simulator's times of fused attention were fitted to this recording. Those of the other kernels were not.)
+# With 4,096 tokens the formula written out takes {{real_times:.0f}} times as long there. (*flash* and *efficient* were asked for by name. Section 3 is about them.)
 #
 # How can a softmax be computed without the whole row of scores?
 #
@@ -335,13 +334,13 @@ you.against(
 
 # %% [markdown]
 # Where the table says *math*, the call costs at least what *written out* cost in section 1. (In bfloat16 it costs more: *math* computes in
-# float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**. For four of the seven calls a
+# float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**, and *math* on one is no verdict on another. For four of the seven calls a
 # test on the laptop tells you the wrong thing. And the lists change from version to version.
 #
 # `torch.compile` does not reliably save a formula that is written by hand. It recognises a few spellings, and calls SDPA for them. With any other spelling the n² scores stay.
 #
 # (On a GPU *flash* and *cuDNN* take only float16 and bfloat16, and *flash* no mask but `is_causal=True`. What they refuse, *efficient* may take. On
-# an H100 PyTorch asks *cuDNN* first, and so does the simulator.) These are the calls on a real H100, and two more:
+# an H100 PyTorch asks *cuDNN* first, and so does the simulator.) The seven calls on a real H100, and two more:
 
 # %% experiment
 experiments.recorded_backends()
@@ -375,7 +374,7 @@ for name in (
 # %% [markdown]
 # For the mask that wants a gradient no reason is printed. It is this: the CPU's kernel makes no gradient for a mask. Where you get no reason, take things out of the
 # call, one at a time. (The message for dropout says *both fused kernels*, and means the CPU's only one: on a GPU *flash* takes dropout, as the table
-# shows.) The last line is the second call of section 1. `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
+# shows.) The last line is the second call of section 1. If q, k and v have three dimensions, `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
 #
 # ## 4 · A mask is a rule, and leaves blocks
 #
@@ -387,8 +386,8 @@ for name in (
 # function `mask_mod`.
 #
 # From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. Of every
-# block that is left it computes all the scores. In a *whole* block all pairs are allowed. The kernel asks the rule only in the other blocks, which are
-# kept *in part*.
+# block that is left it computes all the scores. In a *whole* block all pairs are allowed. In the others, kept *in part*, the kernel asks the rule
+# for each pair.
 #
 # Take 1,024 tokens, and blocks of 128 × 128. Three rules:
 #
@@ -459,24 +458,25 @@ mask_explorer("documents", block=8, documents=5)
 # flex_attention(q, k, v, block_mask=masks["causal"])  # q, k and v of 1,024 tokens, as the mask is
 # ```
 #
-# What a block mask is worth on a real H100, with 8,192 tokens (eight documents of equal length):
+# What a block mask is worth on a real H100: forward, 8,192 tokens, 16 heads of 64 features, bfloat16 (a window of 256 keys, eight documents of 1,024 tokens):
 
 # %% experiment
 block_s = experiments.recorded_block_times()
 by_tensor, by_rule = block_s["SDPA, causal as a mask of bools"], block_s["SDPA, is_causal=True"]
-lesson.keep(
-    tensor_times=by_tensor / by_rule, window_times=by_rule / block_s["FlexAttention, sliding window of 256"]
-)
+flex_causal, flex_window = (block_s[f"FlexAttention, {rule}"] for rule in ("causal", "sliding window of 256"))
+lesson.keep(tensor_times=by_tensor / by_rule, window_times=flex_causal / flex_window)
+lesson.keep(window_against_sdpa=by_rule / flex_window)
 across = 8192 // 128  # blocks of 128: the triangle has 1 to 64 in a row of blocks, the window 3 at most
 lesson.keep(fewer_blocks=sum(range(1, across + 1)) / (3 * across - 3))
 experiments.recorded_blocks()
 
 # %% [markdown]
-# Passed as a tensor of bools, the same causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`: no block is left out, and the n² bools become numbers first. For plain *causal* the kernel
-# written by hand wins against the compiled one. But SDPA has no argument for a window, nor for documents in one row, and there FlexAttention gains. The window computes {{fewer_blocks:.0f}} times
-# fewer blocks than the triangle, and takes {{window_times:.1f}} times less time: a kernel with so few blocks has other costs too. Which, the recording does not say.
+# Passed as a tensor of bools, the same causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`. Two of the reasons: no block is left out, and the n² bools
+# become numbers first. For plain *causal* the kernel written by hand wins against the compiled one. But SDPA has no argument for a window, nor for documents in one
+# row, and there FlexAttention gains. The window computes {{fewer_blocks:.0f}} times fewer blocks than the triangle. FlexAttention takes {{window_times:.1f}} times less time for
+# it than for *causal*: a kernel with so few blocks has other costs too. Against `is_causal=True`, the faster kernel, it takes {{window_against_sdpa:.1f}} times less.
 #
-# And build the block mask **once** for all layers. Causal or a window is the same in all steps, too; documents need a new one for each
+# And build the block mask **once** for all layers. For *causal* or a window, once for all steps. Documents need a new one for each
 # batch. `create_block_mask` asks the rule for all n² pairs at once, so for a moment all answers are in memory. Yours will need less.
 
 # %% [markdown]
@@ -554,8 +554,8 @@ check_kept_blocks(
 experiments.with_yours(kept_blocks, rules, masks)
 
 # %% [markdown]
-# The same blocks, with a fraction of the memory. At 0 a kernel loads and computes nothing, at 2 it need not ask the rule. So this table is
-# all that it has to know of a mask. Lesson 21 has a kernel that leaves out what a mask throws away.
+# The same blocks, with a fraction of the memory. At 0 a kernel loads and computes nothing. At 2 it need not ask the rule, and only at 1 it asks. So this
+# table and the rule are all that it has to know of a mask. Lesson 21 has a kernel that leaves out what a mask throws away.
 #
 # ## The running example
 #
@@ -585,7 +585,7 @@ print(f"in bfloat16 (simulated): {1e3 * seconds[0]:.3f} ms before, {1e3 * second
 board
 
 # %% [markdown]
-# The context has only {{script_context}} tokens. In float32 the simulated step is {{script_faster:.2f}} times as fast. That difference is smaller than the simulator's error. Counted, and so certain, are
+# The context has only {{script_context}} tokens. In float32 the simulated step is {{script_faster:.2f}} times as fast. That difference is smaller than the simulator's error may be. Counted, and so certain, are
 # {{script_mib:.0f}} MiB less and {{script_launches:.0f}} fewer launches a step. In bfloat16 (the line above the table), where SDPA takes *cuDNN*, it is {{half_faster:.2f}} times as fast. The last row is your
 # CPU, timed live: it varies, and says nothing about a GPU.
 #
@@ -706,7 +706,7 @@ you.against(experiments.of_losses(losses), experiments.loss_costs(losses), evide
 # %% [markdown]
 # At once there are three arrays of the logits' size at the same time: their log-softmax, which is kept, its gradient, and that of the
 # logits. In chunks there are the same three, but for 64 tokens only, and the gradient of the weight. None of these
-# grows with the number of tokens. A claim on trial goes much further:
+# grows with the number of tokens. A claim on trial says much more:
 
 # %% experiment
 lesson.verdicts([claims.loss_memory()], evidence="simulated (H100)")
@@ -858,8 +858,8 @@ you.against(
 # **Exercise 19.4 — documents in one row** (★★, 20 min)
 #
 # Put whole documents into rows of `length` tokens, and make what the model needs beside the tokens. From the table `document` it makes
-# its mask, the rule `(document[b, i] == document[b, j]) & (i >= j)`. Do it without looking into a tensor, so that it also works where the
-# documents lie on a GPU: here all runs on the CPU, and waits are counted as on a GPU.
+# its mask, the rule `(document[b, i] == document[b, j]) & (i >= j)`. Do it without looking into a tensor, so that nothing would wait if the
+# documents lay on a GPU: here all runs on the CPU, and waits are counted as on a GPU.
 #
 # <details><summary>Hint 1</summary>First decide on rows with lengths alone: put each document into the first row that has room, else open a new row
 # (<em>first fit</em>). Then no two rows can be joined.</details>
@@ -945,10 +945,10 @@ check_packed(
 
 # %% experiment
 you = lesson.predict(
-    {"FLOPs": ..., "new bytes of enable_gqa": ...},
+    {"FLOPs": ..., "bytes newly allocated, by enable_gqa": ...},
     choices={
         "FLOPs": ["a quarter", "as many"],
-        "new bytes of enable_gqa": ["fewer", "as many"],
+        "bytes newly allocated, by enable_gqa": ["fewer", "as many"],
     },
 )
 

@@ -39,14 +39,14 @@ lesson.start(
 # token goes through the model, or its last 64. What the model has to know of the earlier ones is kept in memory, in the **cache** (section 2).
 #
 # One by one the 7B model makes {{rate_7b:.0f}} tokens a second. If 64 tokens of one sequence go through it at once, as in prefill: how many a second? And what limits one
-# token of the 7B model, and one of GPT-2?
+# token of the 7B model, and one of GPT-2? (The *least time* is what a kernel takes even if it does nearly nothing.)
 
 # %% experiment
 LIMITS = ["arithmetic", "bytes of the weights", "the least time of each kernel"]
 you = lesson.predict(
     {"7B, 64 at once: tokens a second": ..., "7B, one token": ..., "GPT-2, one token": ...},
     choices={
-        "7B, 64 at once: tokens a second": [154, 600, 2500, 9600],
+        "7B, 64 at once: tokens a second": [144, 600, 2500, 9000],
         "7B, one token": LIMITS,
         "GPT-2, one token": LIMITS,
     },
@@ -78,15 +78,16 @@ you.against(
 # {{token_7b:.1f}} ms. In this simulation kernels that read weights for one token reach about two thirds of that bandwidth, so most of this time is reading weights. What remains is the cache and small kernels. No faster arithmetic
 # helps there.
 #
-# GPT-2's token takes only {{sooner:.0f}} times less. Reading so small a model takes a small part of that time. As a graph, its {{gpt2_launches}} kernels take
+# GPT-2's token is only {{sooner:.0f}} times as fast. Reading so small a model takes a small part of that time. As a graph, its {{gpt2_launches}} kernels take
 # {{a_kernel:.0f}} µs each: nearly all do so little that they take the least time which any kernel takes, with one token or with 64. Launched one by
 # one, they wait for the CPU, which needs {{a_launch:.0f}} µs for each launch. A graph removes the launches.
 #
 # So a token has **four limits**, and the largest one counts:
 #
-# 1. the CPU's launches, where it does not keep up; a graph removes them;
-# 2. the least time of each kernel; fewer kernels help (lesson 11);
-# 3. the bytes that are read; a **batch** helps: several sequences share one reading of the weights;
+# 1. the CPU's launches, where it does not keep up; a graph removes them, and a **batch** shares them;
+# 2. the least time of each kernel; fewer kernels help (lesson 11), and so does a batch: a small kernel for 8 sequences takes hardly longer than
+#    for one;
+# 3. the bytes that are read; a batch helps here too: several sequences share one reading of the weights;
 # 4. the arithmetic, which is far away as long as one token is made at a time.
 
 # %% [markdown]
@@ -102,7 +103,8 @@ by_batch = {n: on_card.cost(batch=n, graph=True) for n in (1, 8, 64, 256)}
 by_batch_7b = {n: on_card.cost("7B", batch=n, graph=True) for n in (1, 8, 24, 64)}
 a_cache = on_card.cache_bytes("7B", 1024)
 alike = {"more cache than weights, from … sequences on": on_card.weights("7B") / a_cache}
-lesson.keep(batch_times_7b=by_batch_7b[24].seconds / by_batch_7b[1].seconds)
+batch_times = by_batch_7b[24].seconds / by_batch_7b[1].seconds
+lesson.keep(batch_times_7b=batch_times, batch_rate_7b=24 / batch_times)
 lesson.keep(a_cache=a_cache / 2**30, caches_fit=(80e9 - on_card.weights("7B")) / a_cache)
 you.against_ratios(
     alike,
@@ -113,8 +115,8 @@ you.against_ratios(
 )
 
 # %% [markdown]
-# A cache of 1,024 tokens has {{a_cache:.1f}} GiB. With 24 sequences a step takes {{batch_times_7b:.1f}} times as long as with one, and makes 24 times as many tokens. From
-# there on the caches are the larger part, and the time grows with the sequences. (The bytes have doubled, the time has not: here attention
+# A cache of 1,024 tokens has {{a_cache:.1f}} GiB. With 24 sequences a step takes {{batch_times_7b:.1f}} times as long as with one, and makes 24 tokens in place of one: {{batch_rate_7b:.0f}} times
+# as many a second. From there on the caches are the larger part, and the time grows with the sequences. (The bytes have doubled, the time has not: here attention
 # reads the caches nearer to the card's bandwidth than the products read the weights.)
 #
 # Is that so on a real card? The same steps on an H100, with random weights:
@@ -331,12 +333,14 @@ you.against(said, experiments.loops(loops), evidence="simulated (H100)")
 
 # %% [markdown]
 # Asking, with its three waits, costs about {{wait_ms:.2f}} ms a token, with a graph or without: {{wait_long:.0%}} of a token that is launched one by
-# one, {{wait_short:.0%}} of a graph's. (The same simulated kernels stand on both sides, so a small difference counts.) **The rule that everybody
-# knows buys a few percent. The graph buys {{graph_gain:.1f}} times.** The graph needs two things: one shape, and places that are on the card.
+# one, {{wait_short:.0%}} of a graph's. (The same simulated kernels stand on both sides, so a small difference counts.) Why so little? The next token needs this
+# one in any case. So what is lost is the way to the CPU and back, and no overlap of two steps, as in training. **The rule that everybody knows buys
+# a few percent. For GPT-2 the graph makes a token {{graph_gain:.1f}} times as fast.** The graph needs two things: one shape, and places in a tensor on the
+# card, not Python numbers.
 #
 # On a real A100, [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 25.5 to 107.0 tokens a second with Llama-2 7B, by a
 # static cache and a compiled step with CUDA graphs (Team PyTorch, 2023). Here a graph would gain the 7B model nothing: the simulated CPU launches its
-# {{launches_7b}} kernels while they run. The recorded CPU is slower, and a graph gains {{graph_7b:.1f}} times (section 1). Theirs took 39 ms for a token: a slower CPU, more launches (Llama's norms and rotary positions are many small operators), or both. Measure yours first. (Sampling a token, in place of the likeliest
+# {{launches_7b}} kernels while they run. The recorded CPU is slower, and a graph gains {{graph_7b:.1f}} times (section 1). At first theirs took 39 ms for a token: a slower CPU, more launches (Llama's norms and rotary positions are many small operators), or both. Measure yours first. (Sampling a token, in place of the likeliest
 # one, need not wait either: *Further*.)
 #
 # One question remains: when is the text at its end? To know it, somebody has to ask. Ask once every few steps. What
@@ -426,7 +430,7 @@ check_generate(
 # %% [markdown]
 # ## 4 · Many requests
 #
-# A batch shares the reading of the weights. But requests end at different steps: a short answer beside a long one.
+# In a batch sequences share each kernel, and each reading of the weights. But requests end at different steps: a short answer beside a long one.
 #
 # - **Static batching**: a batch is filled, runs until its last request has ended, and then the next one is filled.
 # - **Continuous batching**: whenever a request ends, the next one takes its slot.
@@ -597,8 +601,8 @@ you.against(experiments.gained(rates), experiments.steps_up(rates), evidence="si
 # %% [markdown]
 # **{{all_steps:.0f}} times as many tokens a second, and no kernel became faster.** (GPT-2, simulated.) This is for all requests together. One text alone got {{one_text:.1f}} times faster, by the first two steps.
 # The famous advice, no waits, gained least; one graph and eight slots gained most. And the last factor of two is a few lines of plain Python: a
-# scheduler. (It has to know who has ended, so it asks once a step for all slots, which is left out here. Or it asks every few steps, as in
-# 20.2, and a slot stands empty until then.)
+# scheduler. (It has to know who has ended. If it asks once a step for all slots, most of the first step's few percent is lost again, which is left
+# out here. Or it asks every few steps, as in 20.2, and a slot stands empty until then.)
 #
 # ## The running example
 #
@@ -680,7 +684,7 @@ print(f"one pass reads {weights:,} bytes of weights")
 # - No gaps, and kernels of a few µs each: too many small kernels. Compile.
 # - No gaps, and long kernels: bytes are the limit. A larger batch, or fewer bits a weight.
 #
-# Divide your card's bandwidth by the bytes of the weights: more passes a second than that are not to be had (unless they
+# Divide your card's bandwidth by the bytes of the weights: more passes a second than that are impossible (unless they
 # fit into the card's L2 cache).
 #
 # ## Sources on trial
@@ -699,10 +703,11 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | One sequence: a token takes about 1.5 times as long as reading the weights. | Small models: launches, or the least time of a kernel, make it many times as long. |
+# | One sequence: a token takes one and a half times to twice as long as reading the weights. | Small models: launches, or the least time of a kernel, make it many times as long. |
 # | More sequences in a batch cost little, if the weights are what is read. | When their caches are as many bytes as the weights. |
 # | A static cache copies only what is new, and has one shape. | Long room, short texts: it reads empty places too. Launched one by one, a small model gains nothing. |
-# | Do not ask for each token. | Where a token is long: a wait costs a fixed time. |
+# | Make a token one graph: one launch. | Large models: their kernels take longer than the launches. |
+# | Do not ask for each token: a few percent. | Where a token is long: a wait costs a fixed time. |
 # | Let the next request in when one ends. | Requests of equal length gain nothing. |
 #
 # **Read on**: Team PyTorch, [GPT, Fast](https://pytorch.org/blog/accelerating-generative-ai-2/) (2023), and [its
@@ -914,7 +919,7 @@ with torch.no_grad():
 experiments.exported(step_model, program)
 
 # %% [markdown]
-# One graph, nothing in it has to be checked in Python, and the cache is in it: a buffer that the graph writes in place. What is lost: Python. A
+# One graph without guards, and the cache is in it: a buffer that the graph writes in place. What is lost: Python. A
 # Python `if` on a value, another shape than those named, a hook set later: none of this is possible any more. (What a hook did
 # at export is in the graph.) The next cell compiles the package,
 # once, and the cell after it loads the package in a new process. Compiling needs a C++ compiler, and takes up to a minute.
@@ -946,6 +951,6 @@ experiments.fewer_bits(gpt_fast)
 # (In bf16 that is {{reached:.0%}} of the limit. The source says 72 %: it counts with its own bytes and bandwidth.)
 #
 # The less there is to read, the further from the limit: kernels have their least time, attention and its cache stay in bf16, and
-# weights have to be turned into numbers again. That must happen inside the matrix product's kernel: a kernel of its own would write all
+# weights have to be turned back into bf16. That must happen inside the matrix product's kernel: a kernel of its own would write all
 # weights out in bf16, and read them once more. With 8 bits `torch.compile` puts it there. With 4 bits gpt-fast calls an operator that was
 # written for it, `torch.ops.aten._weight_int4pack_mm`.

@@ -7,7 +7,7 @@
 # is enough: no operator computes your formula, or all of them compute what you will throw away. Then you can write the kernel
 # yourself, in Python, with [Triton](https://triton-lang.org/main/index.html). In this lesson you write kernels and count what they
 # load and store. One of them reads a fifth of what PyTorch's operator reads. Then you make a kernel an operator that works with
-# autograd and with `torch.compile`. Two of the mistakes that you will meet on the way raise no error.
+# autograd and with `torch.compile`. Several of the mistakes that you will meet on the way raise no error.
 #
 # Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to
 # rounding, if the kernel is right. (The recap says what it may hide.)
@@ -128,8 +128,8 @@ you.against(
 # `OutOfBounds`. A GPU stops only where an address belongs to no memory of the process.)
 #
 # `add_kernel` takes for granted that elements lie side by side. Another layout (lesson 01) needs its strides: element `[i, j]`
-# of x lies at `x + i * row_step + j * column_step`, and the launch passes `x.stride(0)` and `x.stride(1)`. (Past 2³¹ elements write
-# `i.to(tl.int64)`: addresses are computed in 32 bits, and no error warns you.)
+# of x lies at `x + i * row_step + j * column_step`, and the launch passes `x.stride(0)` and `x.stride(1)`. (Where an offset such as
+# `i * row_step` can pass 2³¹, write `i.to(tl.int64)`: it is computed in 32 bits, and no error warns you.)
 #
 # > **Rule.** A kernel is: which elements are mine, a mask, loads, arithmetic, stores.
 # > *Where it stops:* programs of one launch run in any order and at the same time. If one needs what another computes, that takes a
@@ -345,12 +345,14 @@ you.against(
 # The kernel moves {{less:.1f}} times fewer bytes than the operator, with the same result. One line does it: **the mask**. In section 1
 # the mask kept a program from writing where it must not. Here it also keeps it from reading what counts for nothing.
 #
-# Why does nobody else leave these places out? The operator computes the scores of all places, and then the mask throws some away.
+# Why do these two not leave the places out? The operator computes the scores of all places, and then the mask throws some away.
 # `torch.compile` calls the same operator. Cutting helps only up to the longest text. It also gives another shape whenever the longest text
 # grows, and a CUDA graph has one shape (lesson 07). The kernel looks `filled` up while it runs, so its launch is always the same.
 #
 # (512 × 64 numbers are much for one program of a GPU. There it goes through the places in blocks, with the same loads. Servers have such
-# kernels: [W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180).)
+# kernels: [W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180). PyTorch has one as well:
+# [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) takes the lengths as `seqused_k`, on a GPU, for inference. So look there first, and write a kernel where your rule
+# is in none of them.)
 #
 # Does leaving out win time on a real card?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) (lesson 19) takes a mask as a rule. From the
@@ -363,7 +365,7 @@ experiments.recorded_left_out()
 # %% [markdown]
 # The fewer scores, the less time. With a sliding window Triton's kernel is {{window_times:.1f}} times as fast as SDPA on all scores.
 # The first row has the same mask as the third, as a tensor: its scores are computed, and then thrown away. For *causal* SDPA
-# leaves the same blocks out if it is told so by `is_causal=True`, and is the faster one. For a window or documents it cannot be told.
+# leaves the same blocks out if it is told so by `is_causal=True`, and is the faster one. It has no argument for a window or documents.
 #
 # > **Rule.** A kernel of your own wins by what it does not load.
 # > *Where it stops:* where nothing can be left out (a full cache); where an operator leaves it out already; and where the numbers that
@@ -407,8 +409,8 @@ you.against({"50 steps": experiments.kept("50 steps", fifty_steps)}, evidence=ex
 
 # %% [markdown]
 # The loss falls, since `head` learns. `encoder` got no gradient, and nothing said so. **A function that launches a kernel is a hole in
-# autograd**: its result has no way back. (`torch.compile` at least stops with an error here: it cannot trace into Triton's
-# interpreter. On a GPU it knows `@triton.jit` kernels. The gradient you have to give there too.)
+# autograd**: its result has no way back. Here `torch.compile` would stop with an error, because it cannot trace Triton's interpreter. On a GPU it traces
+# `@triton.jit` kernels, and does not invent their gradient.
 #
 # [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator of your function. The operator is a
 # closed box: autograd and the compiler cannot look into it. What they need to know stands on **three labels**:
@@ -475,8 +477,8 @@ you.against({name: kinds[name] for name in you}, experiments.said(forms), eviden
 print(experiments.kept("50 steps with an operator", lambda: fifty_steps(taught)))
 
 # %% [markdown]
-# The gradient of a sum needs nothing of forward. That of a square needs the input. A function keeps it, which PyTorch runs after
-# forward, and calls by these names:
+# The gradient of a sum needs nothing of forward. That of a square needs the input. You write a function that keeps it. PyTorch calls it after
+# forward, with arguments of exactly these names:
 #
 # ```python
 # def keep(ctx, inputs, output):
@@ -485,7 +487,7 @@ print(experiments.kept("50 steps with an operator", lambda: fifty_steps(taught))
 # squared.register_autograd(lambda ctx, grad: 2 * ctx.saved_tensors[0] * grad, setup_context=keep)
 # ```
 #
-# Is what stands on a label true? [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on
+# Are your labels true? [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on
 # your inputs and compares. `opcheck(sigmoid, (matrix.t(),), raise_exception=False)` gives the results of four tests; without the last
 # argument it raises. The test `faketensor` compares the fake with the real result.
 #
@@ -519,7 +521,7 @@ you.against(said, told, evidence=experiments.LIVE)
 #
 # - Give opcheck inputs of several layouts, and read every column: `aot dispatch dynamic` says *right* even for the wrong fake.
 # - Give it an input that wants a gradient. Without one, as here, the gradient's label is not tested.
-# - It never looks at the *values* of a gradient. Compare them with those of PyTorch's own operators.
+# - It compares your gradient only with itself, compiled against plain: a wrong formula passes. Compare it with that of PyTorch's own operators.
 #
 # > **Rule.** One operator for the kernel, one for its backward, a fake for each, and opcheck on inputs of several layouts.
 # > *Where it stops:* the box is closed for the compiler too. It fuses nothing into it: what stands before and after your kernel
@@ -957,7 +959,7 @@ lesson.keep(stops_at=running["float16"].item())
 experiments.recorded_softmaxes()
 
 # %% [markdown]
-# No: for rows of 4,096 numbers the compiler's kernel is as fast, since its second pass finds the row in the cache. It saved loads, and no
+# No: for rows of 4,096 numbers the compiler's kernel is as fast, since its second pass finds the row in the cache. The kernel written by hand saved loads, and no
 # time. With only 64 rows the GPU waits for the CPU, and a launch by Triton costs the CPU more than one of PyTorch's.
 #
 # ### A norm with its backward (38 min)

@@ -422,7 +422,7 @@ def of_groups(counts: Mapping[str, Counts]) -> dict[str, str]:
     every, repeated, grouped = counts.values()
     return {
         "FLOPs": "as many" if grouped.flops == every.flops else "a quarter",
-        "new bytes of enable_gqa": "fewer"
+        "bytes newly allocated, by enable_gqa": "fewer"
         if grouped.bytes_allocated < repeated.bytes_allocated
         else "as many",
     }

@@ -551,7 +551,7 @@ def limits(costs: Mapping[tuple[str, int], Cost]) -> dict[str, Any]:
         same = costs[name, 64].seconds < 1.3 * costs[name, 1].seconds
         return "the least time of each kernel" if same else "arithmetic"
 
-    rate = nearest(64 / costs["7B", 64].seconds, (154, 600, 2500, 9600))
+    rate = nearest(64 / costs["7B", 64].seconds, (144, 600, 2500, 9000))
     return {"7B, 64 at once: tokens a second": rate} | {
         f"{name}, one token": limit(name) for name in ("7B", "GPT-2")
     }
