@@ -31,14 +31,10 @@ from helpers.calibration import four_gpus, measured
 from helpers.calibration.measured import Measurement, Step
 from helpers.simulator import devices
 from helpers.simulator.cost import roofline
-from helpers.simulator.cost.roofline import Work
+from helpers.simulator.cost.roofline import ARITHMETIC, Work
 from helpers.text.tables import Table, read_rows, table
 from helpers.text.terminal import lenient
 
-#: families bound by arithmetic; the others move bytes
-ARITHMETIC = (
-    "matmul", "linear", "bmm", "convolution", "grouped", "depthwise", "attention", "cudnn attention", "efficient attention",
-)  # fmt: skip
 SHARES = np.geomspace(0.04, 2.0, 160)  # above 1: Winograd convolutions need fewer FLOPs than are counted
 RAMPS_S = np.array([0.0, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0]) * 1e-6
 #: products in fp32 are slow while they are small: on an H100 a tenth of a millisecond's reaches two thirds of a large one's share
@@ -46,7 +42,7 @@ LONG_RAMPS_S = np.array([*RAMPS_S, 30e-6, 45e-6, 70e-6, 100e-6, 150e-6, 200e-6])
 LONG = {("matmul", "fp32"), ("linear", "fp32"), ("bmm", "fp32")}
 FEWEST = 6  # rows to fit two numbers from
 FEWEST_OWN = 4  # of this course's recordings: few are long enough, and chosen for their sizes
-#: what many calls in a row take at least where the CPU launches slowly, by operator, and half as much again
+#: recorded rows shorter than this are left out, by operator: 1.5 times what many calls in a row take at least, for the CPU launches them
 SHORT_S = {
     "any": 16e-6,
     "layer_norm": 30e-6,
@@ -162,10 +158,10 @@ def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
         raise ValueError("nothing to fit: no row of the set 'fit'")
     groups: dict[tuple[str, str, str], list[_Row]] = defaultdict(list)
     for measurement in rows:
-        seconds = measurement.seconds - AROUND_S.get(measurement.source, 0.0)
+        work, beside_s = measured.main_work(measurement)
+        seconds = measurement.seconds - AROUND_S.get(measurement.source, 0.0) - beside_s
         if seconds > 0:
-            work, beside_s = measured.main_work(measurement)
-            groups[_key(measurement, work)].append(_Row(measurement, work, seconds - beside_s))
+            groups[_key(measurement, work)].append(_Row(measurement, work, seconds))
     known: list[Fit] = []
     # What moves bytes first: products need its share of the bandwidth.
     for key in sorted(groups, key=lambda k: (k[1] in ARITHMETIC, k)):
@@ -486,8 +482,8 @@ def _own() -> list[str]:
     for label, one in recorded():
         if is_short(one) or one in fitted:
             continue
-        work = measured.work_of(one)
-        off = abs(roofline.seconds(work, one.device) / one.seconds - 1)
+        work, beside_s = measured.main_work(one)
+        off = abs((roofline.seconds(work, one.device) + beside_s) / one.seconds - 1)
         kernels = f"{work.family} {work.kind}" if work.family in ARITHMETIC else work.family
         groups[label, kernels].append(off)
     lines = [

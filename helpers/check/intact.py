@@ -111,8 +111,8 @@ class _Words:
         places = [id(one) + at for one in dicts for at in self._OF_DICT]
         self._dicts = len(places)
         places += [id(one) + at for one in functions for at in self._OF_FUNCTION]
-        # all memory as one array, from the second word on: there is none at 0
-        self._memory = np.ctypeslib.as_array((ctypes.c_uint64 * (1 << 44)).from_address(8))
+        # all memory as one array (a process has 2⁴⁷ bytes on x86, 2⁴⁸ on Arm), from the second word on: there is none at 0
+        self._memory = np.ctypeslib.as_array((ctypes.c_uint64 * (1 << 45)).from_address(8))
         self._places = np.array(places, dtype=np.int64) // 8 - 1
         self._was = self._memory.take(self._places)
 
@@ -136,7 +136,10 @@ def _words_tell() -> bool:
             changes.append(partial(setattr, owner, "x", value))
         changes.append(partial(delattr, owner, "x"))
     for change in changes:
-        words = _Words([_dict_of(kind), _dict_of(module)], [function])
+        try:
+            words = _Words([_dict_of(kind), _dict_of(module)], [function])
+        except (IndexError, ValueError):  # addresses beyond what is thought of here
+            return False
         if words.others() != ([], False):
             return False
         change()

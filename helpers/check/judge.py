@@ -380,8 +380,8 @@ def _once_more(asked: _Asked, first: list[Report]) -> None:
         if text := report.get("input"):
             why = f"right, but it changed what it was given. Afterwards {text}. {_INPUT}"
             raise _failed(name, f"{asked.called(i)}: {why}", look)
-        if name_of := report.get("gradient"):
-            raise _failed(name, f"{asked.called(i)}: right, but {name_of} has a .grad now. {_GRADIENT}", look)
+        if which := report.get("gradient"):
+            raise _failed(name, f"{asked.called(i)}: right, but {which} has a .grad now. {_GRADIENT}", look)
     if text := reply.get("refilled", ""):
         raise _failed(name, f"{asked.called(0)}: right, but {text}. {_REFILLED}", look)
     for i in reply["spoilt"]:

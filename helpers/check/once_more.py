@@ -5,8 +5,8 @@ An answer that passed is called again in the same process, its cases last first,
 - memory that an operator takes and nobody writes holds NaN (integers: their largest), not what lies there by chance;
 - results are kept, and read again after the last call: a later call writes into none of them;
 - the gradients that come into a `backward` of an :class:`torch.autograd.Function` are as they were when it has ended;
-- the inputs, what lists and dicts hold among it, are as they were, and no gradient was left in one (unless that is asked for);
-- the same tensors with other numbers give what other tensors with these numbers give: nothing is kept by identity.
+- the inputs, what lists and dicts hold among it, are as they were, and no gradient was left in a tensor among the arguments (unless that is asked for);
+- the same tensors (the first case's) with other numbers give what other tensors with these numbers give: nothing is kept by identity.
 
 The judge then wants of the results what it wanted the first time.
 """

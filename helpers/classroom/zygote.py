@@ -290,8 +290,11 @@ def _in_huge_pages() -> None:
     if sys.platform != "linux":
         return
     advise = ctypes.CDLL(None).madvise
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        areas = [line.split() for line in maps]
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            areas = [line.split() for line in maps]
+    except OSError:
+        return
     for addresses, rights, *_, inode in (area[:5] for area in areas):
         if rights == "rw-p" and inode == "0":  # memory of its own that no file is behind
             begin, end = (int(address, 16) for address in addresses.split("-"))

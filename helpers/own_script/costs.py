@@ -30,7 +30,6 @@ _CHECKS = frozenset("aten.ne aten.any aten.isnan aten._local_scalar_dense".split
 #: how much more of Python's time an operator's call may take than it usually does, to be a call and nothing else
 _CALLING = 3
 _MANY = 8  # operators of one line in a step, from which on a loop is worth a word
-_PRODUCTS = ("matmul", "convolution", "attention")
 _MUCH = 0.02  # of a step
 
 
@@ -97,7 +96,7 @@ def of_no_line(tape: Tape, card: Device) -> Iterable[Row]:
     moving = {
         n: 0.5
         for n, e in enumerate(events)
-        if e.work is not None and e.work.family not in (*_PRODUCTS, "optimizer")
+        if e.work is not None and e.work.family not in (*roofline.ARITHMETIC, "optimizer")
     }
     if moving:
         yield row(
@@ -220,7 +219,9 @@ def _rows(
         evidence = f"{_names(events, copied)}: {_bytes(events, copied, tape.all_steps)} in a step"
         gone = dict.fromkeys(copied, 0.0) | without([n for n in operators if events[n].name in _COPIES])
         yield _row(tape, place, "copied", gone, evidence)
-    moving = [n for n in kernels if events[n].work.family not in _PRODUCTS and n not in {*made, *copied}]  # type: ignore[union-attr]
+    moving = [
+        n for n in kernels if events[n].work.family not in roofline.ARITHMETIC and n not in {*made, *copied}
+    ]  # type: ignore[union-attr]
     names = {events[n].name for n in moving if not events[n].cost.backward}
     if len(names) > 1 and not looped and ".step(" not in place.text:
         # Several operators on one line: one pass over the memory, and one launch, instead of one each.
@@ -231,7 +232,7 @@ def _rows(
     if dense:
         evidence = f"gradients of whole tables: {_bytes(events, dense, tape.all_steps)} in a step"
         yield row("dense", dense, evidence)
-    products = [n for n in kernels if events[n].work.family in _PRODUCTS]  # type: ignore[union-attr]
+    products = [n for n in kernels if events[n].work.family in roofline.ARITHMETIC]  # type: ignore[union-attr]
     if products and tape.mixed and (narrow := _narrow(tape, card, products)):
         evidence = f"{_each(len(narrow) / tape.all_steps, 'product')} in a step outside autocast, in {_kinds(events, narrow)}"
         yield _row(tape, place, "narrow", narrow, evidence)
@@ -286,7 +287,11 @@ def _attention(tape: Tape, lines: Mapping[Place, Line]) -> Iterable[Row]:
         products = [n for n in numbers if events[n].name in ("aten.bmm", "aten.matmul", "aten.baddbmm")]
         if not softmaxes or len(products) < 2:
             continue
-        moved = [n for n in numbers if events[n].work is not None and events[n].work.family not in _PRODUCTS]  # type: ignore[union-attr]
+        moved = [
+            n
+            for n in numbers
+            if events[n].work is not None and events[n].work.family not in roofline.ARITHMETIC
+        ]  # type: ignore[union-attr]
         largest = max(events[n].work.bytes for n in softmaxes)  # type: ignore[union-attr]
         scores = [n for n in moved if events[n].work.bytes >= largest / 4]  # type: ignore[union-attr]
         evidence = f"scores written and read by {_names(events, scores)}"
@@ -308,7 +313,7 @@ def _unused(tape: Tape, recorded: Container[Place]) -> Iterable[Row]:
             passes[asker].append(number)
     for place, numbers in passes.items():
         works = [work for n in numbers if (work := tape.events[n].work) is not None]
-        if any(work.family in _PRODUCTS for work in works):
+        if any(work.family in roofline.ARITHMETIC for work in works):
             evidence = f"{len(works) / tape.all_steps:.0f} kernels in a step" + (
                 ", with autograd on" if place in recorded else ""
             )
@@ -320,7 +325,7 @@ def _narrow(tape: Tape, card: Device, numbers: Iterable[int]) -> dict[int, float
     narrow = {}
     for n in numbers:
         work, ns = tape.events[n].work, tape.events[n].ns
-        if work is not None and work.family in _PRODUCTS and work.kind in ("fp32", "tf32") and ns:
+        if work is not None and work.family in roofline.ARITHMETIC and work.kind in ("fp32", "tf32") and ns:
             half = roofline.seconds(work._replace(kind="bf16", bytes=work.bytes // 2), card) * 1e9
             narrow[n] = min(1.0, half / ns)
     return narrow

@@ -1062,7 +1062,7 @@ def grad_norms(
 
     The net: logits = w2 · tanh(w1 · x + b1) + b2. x: (batch, k). y: (batch,) int64 classes. w1: (width, k),
     b1: (width,), w2: (classes, width), b2: (classes,); the four may want gradients. Returns (batch,)
-    in x's dtype, without a graph, which no later call changes.
+    in x's dtype, without a graph, which no later call changes. The parameters' `.grad` stays as it is.
     Budget, for every size (judged up to a batch of 512, k and width of 1024): 128 operators, and the same number
     for every batch; peak live bytes at most 8 arrays of (batch, k + width + classes) and 2 copies of the
     parameters.

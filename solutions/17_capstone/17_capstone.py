@@ -807,8 +807,8 @@ reference_repair.table("gpt2")
 # that. The largest product of this model has a side of 50,257, its vocabulary. That number is odd, and in 16 bits Tensor Cores want sides that are
 # multiples of 8. The product alone was recorded too, with 8,192 tokens. It takes {{head_ms:.1f}} ms in bf16, which is as long as in TF32
 # ({{head_tf32:.1f}} ms). With 50,304 tokens, a multiple of 128, it takes {{head_padded:.1f}} ms (simulated). A step has twice as many tokens, and
-# three such products: {{head_more:.0f}} ms. Inductor lays the rows of its own buffers out in whole 16 bytes, so a compiled step does not pay them. In eager mode it
-# is one line: **a vocabulary of 50,304**, whose last entries are never a target.
+# three such products. If all are as slow, these are {{head_more:.0f}} ms. Inductor lays the rows of its own buffers out in whole 16 bytes, so we suppose that a compiled step
+# does not pay them. In eager mode it is one line: **a vocabulary of 50,304**, whose last entries are never a target.
 
 # %% experiment
 reference_repair.ladders()
@@ -819,7 +819,7 @@ reference_repair.ladders()
 # half of the memory. Three things have to be said with it:
 #
 # - **The size was chosen.** The last two show how much that decides. A first ladder of BERT, with shorter texts, ended lower.
-# - **The simulator is off.** The last columns of the tables say by how much. On eager steps in 16 bits it is too fast, because its host is. So
+# - **The simulator is off.** The last columns of the tables say by how much. On eager steps in 16 bits it is too fast, as far as we can tell because its host is. So
 #   the last two may end lower on a real H100.
 # - **No rung here is a guess about a compiler.** Where a compiled rung is simulated, what it launches is Inductor's own plan, and only its
 #   times are simulated.

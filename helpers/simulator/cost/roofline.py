@@ -41,6 +41,10 @@ FAMILIES: dict[str, str] = {
     "reduction": r"^(sum|mean|a?max|a?min|argmax|argmin|var|std|nll_loss|logsumexp|cumsum|prod|any|all)",
     "copy": r"copy|clone|^cat$|^stack|^fill|^zero",
 }
+#: families bound by arithmetic; the others move bytes
+ARITHMETIC = (
+    "matmul", "linear", "bmm", "convolution", "grouped", "depthwise", "attention", "cudnn attention", "efficient attention",
+)  # fmt: skip
 # Operators that only make or re-label memory.
 _NO_KERNEL = {
     *("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"),
