@@ -98,9 +98,9 @@ def _key(one: Measurement, work: Work) -> tuple[str, str, str]:
 
 
 def collect() -> list[Measurement]:
-    """The rows of the fit: public ones, and this course's own for families that no public row tells of that card.
+    """The rows of the fit: public ones, and this course's own for families of which too few public rows (under FEWEST) tell on that card.
 
-    Where both are, the own ones test what the public ones say, and do not enter the fit.
+    Where the public ones are enough, the own ones test what these say, and do not enter the fit.
     """
     public = measured.public()
     seen = Counter(_key(one, measured.work_of(one)) for one in public if not one.held_out)
