@@ -219,9 +219,7 @@ def _rows(
         evidence = f"{_names(events, copied)}: {_bytes(events, copied, tape.all_steps)} in a step"
         gone = dict.fromkeys(copied, 0.0) | without([n for n in operators if events[n].name in _COPIES])
         yield _row(tape, place, "copied", gone, evidence)
-    moving = [
-        n for n in kernels if events[n].work.family not in roofline.ARITHMETIC and n not in {*made, *copied}
-    ]  # type: ignore[union-attr]
+    moving = [n for n in kernels if not _computes(events[n]) and n not in {*made, *copied}]
     names = {events[n].name for n in moving if not events[n].cost.backward}
     if len(names) > 1 and not looped and ".step(" not in place.text:
         # Several operators on one line: one pass over the memory, and one launch, instead of one each.
@@ -232,13 +230,18 @@ def _rows(
     if dense:
         evidence = f"gradients of whole tables: {_bytes(events, dense, tape.all_steps)} in a step"
         yield row("dense", dense, evidence)
-    products = [n for n in kernels if events[n].work.family in roofline.ARITHMETIC]  # type: ignore[union-attr]
+    products = [n for n in kernels if _computes(events[n])]
     if products and tape.mixed and (narrow := _narrow(tape, card, products)):
         evidence = f"{_each(len(narrow) / tape.all_steps, 'product')} in a step outside autocast, in {_kinds(events, narrow)}"
         yield _row(tape, place, "narrow", narrow, evidence)
     wide = [n for n in kernels if events[n].cost.wide]
     if wide:
         yield row("wide", wide, f"{_names(events, wide)} in float64", lambda e: 0.5)
+
+
+def _computes(event: Event) -> bool:
+    """Whether a kernel's time is arithmetic's: products, convolutions, attention in one kernel."""
+    return event.work is not None and event.work.family in roofline.ARITHMETIC
 
 
 def _row(tape: Tape, place: Place | None, kind: str, scale: dict[int, float], evidence: str) -> Row:
@@ -287,11 +290,7 @@ def _attention(tape: Tape, lines: Mapping[Place, Line]) -> Iterable[Row]:
         products = [n for n in numbers if events[n].name in ("aten.bmm", "aten.matmul", "aten.baddbmm")]
         if not softmaxes or len(products) < 2:
             continue
-        moved = [
-            n
-            for n in numbers
-            if events[n].work is not None and events[n].work.family not in roofline.ARITHMETIC
-        ]  # type: ignore[union-attr]
+        moved = [n for n in numbers if events[n].work is not None and not _computes(events[n])]
         largest = max(events[n].work.bytes for n in softmaxes)  # type: ignore[union-attr]
         scores = [n for n in moved if events[n].work.bytes >= largest / 4]  # type: ignore[union-attr]
         evidence = f"scores written and read by {_names(events, scores)}"
