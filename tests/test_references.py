@@ -16,7 +16,7 @@ import pytest
 
 from helpers.classroom import build
 from helpers.classroom import master as masters
-from helpers.classroom.processors import PLAIN
+from helpers.classroom.processors import plain
 
 MASTERS = build.find([])
 ROOT = Path(__file__).parents[1]
@@ -79,7 +79,7 @@ def test_reference_runs_again_to_the_same(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", [path for path in MASTERS if ids(path) in ROUNDING], ids=ids)
 def test_reference_is_the_same_with_plain_instructions(path: Path) -> None:
-    run_again(path, PLAIN)
+    run_again(path, plain(masters.read(path)))
 
 
 def run_again(path: Path, processor: dict[str, str]) -> None:

@@ -318,7 +318,7 @@ def build_one(path: Path, force: bool) -> str:
     if not force and is_current(master):
         return f"{master.name}: up to date"
     nb, plain = notebook(master), notebook(master)
-    seconds, again = execute(nb, master), execute(plain, master, processors.PLAIN)
+    seconds, again = execute(nb, master), execute(plain, master, processors.plain(master))
     processors.compare(nb, plain, master)
     reference, target = reference_path(master), release_path(master.name)
     before = _last_release(reference) if target.exists() else ""

@@ -18,8 +18,17 @@ from helpers.classroom.settings import ROOT
 
 #: of a kernel: PyTorch's own kernels without vectors wider than every processor has, oneDNN's with SSE 4.1
 PLAIN = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+#: what makes oneDNN's products of bytes wrong where the processor itself has VNNI: PyTorch asks the processor, not this
+#: limit, whether they are exact (https://github.com/pytorch/pytorch/pull/136942)
+_NOT_FOR_BYTES = "ONEDNN_MAX_CPU_ISA"
 #: characters shown on each side of the first difference
 AROUND = 60
+
+
+def plain(master: Master) -> dict[str, str]:
+    """`PLAIN`, as far as a lesson's operators are right under it."""
+    bytes_multiplied = any("_int_mm" in cell.source for cell in master.cells)
+    return {k: v for k, v in PLAIN.items() if not (bytes_multiplied and k == _NOT_FOR_BYTES)}
 
 
 @cache

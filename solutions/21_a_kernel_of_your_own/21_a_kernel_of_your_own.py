@@ -13,7 +13,7 @@
 # rounding, if the kernel is right. (The recap says what it may hide.)
 # The course counts each element that goes through a pointer. These counts are the same on a GPU.
 #
-# **Time** 55 min, with two exercises; *Further*: 85 min, with two more. **Before this** lessons 01, 02 and 11 (strides, autograd,
+# **Time** 60 min, with three exercises; *Further*: 85 min, with two more. **Before this** lessons 01, 02 and 11 (strides, autograd,
 # torch.compile).
 #
 # **Afterwards you can**
@@ -266,8 +266,8 @@ experiments.with_yours(softmax)
 
 # %% [markdown]
 # A few lines of yours move as little as PyTorch's own kernel. But they cannot win: nobody computes a softmax with less. A real H100
-# says the same (16,384 rows of 4,096, recorded): such a Triton kernel moves {{by_hand:.1f}} TB/s, the compiler's {{by_compiler:.1f}}, and
-# the memory can do 3.35 on paper. **So the rule stands: first an operator, then the compiler.** When does a kernel of your own win?
+# says the same (16,384 rows of 4,096, recorded): such a Triton kernel moves {{by_hand:.1f}} TB/s, and the memory can do 3.35 on
+# paper. The compiler's kernel takes as long as one that moves {{by_compiler:.1f}}. **So the rule stands: first an operator, then the compiler.** When does a kernel of your own win?
 #
 # ## 3 · Leave work out
 #
@@ -371,6 +371,79 @@ experiments.recorded_left_out()
 # > *Where it stops:* where nothing can be left out (a full cache); where an operator leaves it out already; and where the numbers that
 # > count lie scattered, because a GPU fetches 32 bytes at a time.
 #
+# **Exercise 21.2 — sinks and a window** (★★, 8 min)
+#
+# Here is such a rule. So that long texts stay cheap, a new token looks back at two kinds of places only: the last `window` filled ones,
+# and the first `sinks` ones, which a model needs more than one would think
+# ([G. Xiao and others, 2023](https://arxiv.org/abs/2309.17453)). Begin with a copy of `attend_kernel`, and read no place that does
+# not count. As in 21.1 only kernels can read the numbers.
+#
+# <details><summary>Hint 1</summary>A place counts if it is filled <em>and</em> (is one of the first <em>or</em> one of the last).
+# In Triton <em>and</em> is <code>&amp;</code>, <em>or</em> is <code>|</code>, and each comparison stands in brackets.</details>
+#
+# <details><summary>Hint 2</summary>The mask stands at three places: at both loads, and at the scores. With a mask at the scores
+# alone the result is right, and everything was read.</details>
+#
+# <details><summary>The idea</summary>With <code>n = tl.load(filled + text)</code> the mask is
+# <code>(place &lt; n) &amp; ((place &lt; sinks) | (place &gt;= n - window))</code>. All else stays.</details>
+
+
+# %% exercise="attend_window"
+@triton.jit
+def window_kernel(q, k, v, filled, out, sinks, window, PLACES: tl.constexpr, D: tl.constexpr):
+    """Program i: text i. Change the arguments as you like."""
+    ### BEGIN SOLUTION
+    text, d = tl.program_id(0), tl.arange(0, D)[None, :]
+    place = tl.arange(0, PLACES)[:, None]
+    n = tl.load(filled + text)
+    mask = (place < n) & ((place < sinks) | (place >= n - window))
+    at = (text * PLACES + place) * D + d
+    keys = tl.load(k + at, mask=mask, other=0.0)
+    scores = tl.sum(keys * tl.load(q + text * D + d), 1, keep_dims=True) / D**0.5
+    scores = tl.where(mask, scores, -float("inf"))
+    powers = tl.exp(scores - tl.max(scores, 0))
+    values = tl.load(v + at, mask=mask, other=0.0)
+    tl.store(out + text * D + d, tl.sum(values * powers / tl.sum(powers, 0), 0, keep_dims=True))
+    ### END SOLUTION
+
+
+def attend_window(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, filled: torch.Tensor, sinks: int, window: int
+) -> torch.Tensor:
+    """Attention of a query to the first `sinks` and the last `window` of the places that its text has filled.
+
+    q: (texts, 1, 1, d); k, v: (texts, 1, places, d); float32, contiguous, finite where filled and anything elsewhere;
+    places and d: powers of two, 16 to 512. filled: (texts,) int64, 1 to places. sinks: 0 or more, window: 1 or more; either may be
+    more than is filled.
+    Returns (texts, 1, 1, d), contiguous.
+    Budget, for each text: 1 of filled, d of q, and 2 · d for each place that counts are loaded, and d stored. A place that is
+    among the first and the last counts once.
+    """
+    ### BEGIN SOLUTION
+    out = torch.empty_like(q)
+    window_kernel[(len(q),)](q, k, v, filled, out, sinks, window, PLACES=k.shape[2], D=k.shape[3])
+    return out
+    ### END SOLUTION
+
+
+# %% test="attend_window" points=1
+from helpers.lessons.a_kernel_of_your_own.exercises import Texts, check_attend_window
+
+check_attend_window(
+    Texts((30, 12, 64), sinks=2, window=5), Texts((9, 16), sinks=0, window=3, places=16, d=32)
+)
+
+# %% hidden="attend_window" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.a_kernel_of_your_own.exercises import Texts, check_attend_window
+
+check_attend_window(Texts((64, 1, 33, 2), sinks=4, window=1), Texts((5, 40, 20), sinks=9, window=16))
+check_attend_window(
+    Texts((32, 7), sinks=40, window=50, places=32), Texts((100,), 1, 99, places=128, scale=60.0)
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
 # ## 4 · An operator of PyTorch
 #
 # You put `add` into a model: `head(add(encoder(x), x))`, without `torch.compile`. You train 50 steps. What do you see?
@@ -527,7 +600,7 @@ you.against(said, told, evidence=experiments.LIVE)
 # > *Where it stops:* the box is closed for the compiler too. It fuses nothing into it: what stands before and after your kernel
 # > is read and written again.
 #
-# **Exercise 21.2 — an operator with a gradient** (★★, 12 min)
+# **Exercise 21.3 — an operator with a gradient** (★★, 12 min)
 #
 # `forward(x)` and `backward(dy, y)` launch a kernel each: a sigmoid, and the gradient of x from that of y and from y. The test
 # hands you both. Make them an operator that trains, plain and compiled. Give both functions the tensors unchanged (no `.contiguous()`). In
@@ -801,7 +874,7 @@ lesson.verdicts([claims.grouped_order()], evidence="arithmetic")
 # programs that share blocks find them in the cache. Nine along one row of c share 9 blocks of a, and need all 81 of b. Nine in a
 # square of 3 × 3 need 27 and 27.
 #
-# **Exercise 21.3 — a product in tiles** (★★, 14 min)
+# **Exercise 21.4 — a product in tiles** (★★, 14 min)
 #
 # Write the tiled product. A program goes along k in steps of `inner`, and adds to a block of sums, which it stores at the end. As in
 # 21.1, only kernels can read a and b.
@@ -977,7 +1050,7 @@ experiments.recorded_softmaxes()
 # every program writes its part, and a second launch adds them up; a few programs take many rows each, and keep their part on
 # the chip.
 #
-# **Exercise 21.4 — RMSNorm, forward and backward** (★★★, 35 min)
+# **Exercise 21.5 — RMSNorm, forward and backward** (★★★, 35 min)
 #
 # Write both passes. As in 21.1 only kernels can read the numbers; `torch.zeros` is fine where you add atomically. First get
 # the forward pass right: its test is the first of the two.

@@ -131,7 +131,89 @@ def check_softmax(*cases: Rows) -> None:
     check.function("softmax", cases, drive=_drive_softmax, verify=verify, look="2 · What a kernel costs")
 
 
-# --- 21.3 matmul --------------------------------------------------------------------------------------------------
+# --- 21.2 attend_window -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The case: a cache of keys and values, `filled` of its `places` for each text. scale: of the query's numbers."""
+
+    filled: tuple[int, ...]
+    sinks: int
+    window: int
+    places: int = 64
+    d: int = 16
+    scale: float = 1.0
+
+    def __str__(self) -> str:
+        return f"filled {self.filled} of {self.places} places, sinks={self.sinks}, window={self.window}, d={self.d}"
+
+    def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """q, k, v and filled. What is not filled holds NaN."""
+        texts = len(self.filled)
+        q = _numbers(texts, self.d, 6, scale=self.scale).view(texts, 1, 1, self.d)
+        k, v = (_numbers(texts * self.places, self.d, seed).view(texts, 1, -1, self.d) for seed in (7, 8))
+        for text, many in enumerate(self.filled):
+            k[text, :, many:] = v[text, :, many:] = float("nan")
+        return q, k, v, torch.tensor(self.filled)
+
+    def counted(self) -> list[list[int]]:
+        """For each text the places that count."""
+        return [
+            [place for place in range(many) if place < self.sinks or place >= many - self.window]
+            for many in self.filled
+        ]
+
+    def wanted(self) -> Tensor:
+        q, k, v, _ = (t.double() for t in self.tensors())
+        rows = []
+        for text, places in enumerate(self.counted()):
+            keys, values = k[text, 0, places], v[text, 0, places]
+            rows.append((keys @ q[text, 0, 0] / self.d**0.5).softmax(0) @ values)
+        return torch.stack(rows)[:, None, None].float()
+
+
+def _drive_attend_window(attend_window: Callable[..., Tensor], count: Any, **case: Any) -> dict[str, Any]:
+    kernels.load()
+    of = Texts(**case)
+    with kernels.Memory() as memory, kernels.watch() as seen:
+        counts = count(attend_window, *(memory.put(t) for t in of.tensors()), of.sinks, of.window)
+    out = counts.result
+    return {
+        "out": memory.get(out) if isinstance(out, Tensor) else out,
+        "contiguous": isinstance(out, Tensor) and out.is_contiguous(),
+        "loads": seen.loads,
+        "stores": seen.stores,
+        "host": _host(counts.by_operator),
+    }
+
+
+def _wrong_attend_window(case: Texts, got: dict[str, Any]) -> str | None:
+    if text := _close(got["out"], case.wanted(), "float32", "the result", 4.0):
+        unfilled = isinstance(got["out"], Tensor) and got["out"].isnan().any() and not got["host"]
+        return text + _why(got, got["out"]) + (" (what is not filled holds NaN too)" if unfilled else "")
+    if not got["contiguous"]:
+        return "the result is not contiguous"
+    texts, places = len(case.filled), sum(map(len, case.counted()))
+    loads, stores = texts * (1 + case.d) + 2 * case.d * places, texts * case.d
+    if got["loads"] > loads:
+        return (
+            f"its kernels loaded {got['loads']:,} elements; wanted at most {loads:,}: {places:,} places count, with {case.d} numbers "
+            "of k and of v each"
+        )
+    if got["stores"] > stores:
+        return f"its kernels stored {got['stores']:,} elements; wanted at most {stores:,}"
+    return None
+
+
+def check_attend_window(*cases: Texts) -> None:
+    verify = each(lambda report: _wrong_attend_window(report.case, report.value), told=True)
+    check.function(
+        "attend_window", cases, drive=_drive_attend_window, verify=verify, look="3 · Leave work out"
+    )
+
+
+# --- 21.4 matmul --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -205,7 +287,7 @@ def check_matmul(*cases: Product) -> None:
     check.function("matmul", cases, drive=_drive_matmul, verify=verify, look="Further: Reuse")
 
 
-# --- 21.2 operator ------------------------------------------------------------------------------------------------
+# --- 21.3 operator ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -367,7 +449,7 @@ def check_operator(*cases: Used) -> None:
     )
 
 
-# --- 21.4 rms_norm ------------------------------------------------------------------------------------------------
+# --- 21.5 rms_norm ------------------------------------------------------------------------------------------------
 
 _NORM = "Further: A norm with its backward"
 
