@@ -135,6 +135,23 @@ def test_what_is_repaired_buys_what_was_said(tmp_path: Path) -> None:
     assert row.buys_s == pytest.approx(slow.step_s - fast.step_s, rel=0.1)
 
 
+def test_the_lines_of_a_loop_are_one_row(tmp_path: Path) -> None:
+    """It is the loop that is repaired: its gain is that of all its lines, their backward passes with them."""
+    loop = """parts = []
+        for part in x.split(8):
+            half = part * 0.5
+            parts.append(torch.tanh(half))
+        x = torch.cat(parts)"""
+    text = SCRIPT.format(**PLAIN | {"forward": loop})
+    slow = ran(tmp_path, text)
+    fast = ran(tmp_path, SCRIPT.format(**PLAIN | {"forward": "x = torch.tanh(x * 0.5)"}))
+    (row,) = (row for row in slow.rows if "loop" in (row.kind, *row.also))
+    assert row is slow.rows[0] and row.place is not None
+    assert row.place.line in (line_of(text, "half = "), line_of(text, "parts.append"))
+    assert f"by 2 lines of the loop in line {line_of(text, 'for part in')}" in row.evidence
+    assert row.buys_s == pytest.approx(slow.step_s - fast.step_s, rel=0.15)
+
+
 def test_the_same_every_time_without_the_hosts_own_time(tmp_path: Path) -> None:
     text = SCRIPT.format(**PLAIN | {"end": "print(loss)"})
     assert str(ran(tmp_path, text)) == str(ran(tmp_path, text))

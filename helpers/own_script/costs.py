@@ -59,8 +59,10 @@ def of_lines(tape: Tape, card: Device, step_line: Place | None, recorded: Contai
     """What could be repaired at each line, each kind by itself; as :func:`ranking.rank` has its arguments."""
     lines = _lines(tape)
     calling_ns = _calling_ns(tape, lines, PYTHON)
-    for place, line in lines.items():
-        yield from _rows(tape, card, place, line, step_line, calling_ns)
+    rows = [
+        row for place, line in lines.items() for row in _rows(tape, card, place, line, step_line, calling_ns)
+    ]
+    yield from _by_loop(tape, rows, step_line)
     yield from _in_torch(tape, lines)
     yield from _attention(tape, lines)
     yield from _unused(tape, recorded)
@@ -153,7 +155,7 @@ def _rows(
     if not place.file:
         return
     events, of = tape.events, line
-    looped = _looped(place, step_line)
+    looped = _loop(place, step_line) is not None
 
     def row(
         kind: str, numbers: Iterable[int], evidence: str, scale: Callable[[Event], float] = lambda event: 0.0
@@ -203,7 +205,7 @@ def _rows(
     if len(kernels) / tape.all_steps >= _MANY and (looped or ".step(" in place.text):
         many = len(kernels) / tape.all_steps
         floor = card.assumptions.kernel_floor_s * 1e9
-        gone = {n: 1 / many for n in [*operators, *of[TORCH], *of[PYTHON]]} | {
+        gone = {n: 1 / many for n in [*of["operator"], *of[TORCH], *of[PYTHON]]} | {
             n: max(0.0, 1 - floor / events[n].ns) for n in kernels if events[n].ns
         }
         kind = "optimizer" if ".step(" in place.text else "loop"
@@ -250,13 +252,32 @@ def _row(tape: Tape, place: Place | None, kind: str, scale: dict[int, float], ev
     return Row(place, kind, now / 1e9, evidence, scale)
 
 
-def _looped(place: Place, step_line: Place | None) -> bool:
-    """Whether a line is in a loop that is not the training loop."""
+def _loop(place: Place, step_line: Place | None) -> int | None:
+    """First line of the innermost loop that a line is in, if that is not the training loop."""
     around = syntax.lines(place.file).get(place.line, syntax.Stands()).loops
     if step_line is not None and step_line.file == place.file and step_line.function == place.function:
         training = syntax.lines(step_line.file).get(step_line.line, syntax.Stands()).loops
         around = tuple(loop for loop in around if loop not in training)
-    return bool(around)
+    return around[-1] if around else None
+
+
+def _by_loop(tape: Tape, rows: Iterable[Row], step_line: Place | None) -> Iterable[Row]:
+    """The rows, those of a loop's lines as one, at the line that takes most: one operator for all turns replaces the loop."""
+    loops: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.kind == "loop" and row.place and (loop := _loop(row.place, step_line)) is not None:
+            loops[row.place.file, loop].append(row)
+        else:
+            yield row
+    for (_, loop), of_it in loops.items():
+        first = max(of_it, key=lambda row: row.now_s)
+        if len(of_it) == 1:
+            yield first
+            continue
+        scale = {number: left for row in of_it for number, left in row.scale.items()}
+        kernels = [n for n in scale if tape.events[n].cost.kind == "kernel"]
+        many = f"{len(kernels) / tape.all_steps:.0f} kernels in a step by {len(of_it)} lines of the loop in line {loop}"
+        yield _row(tape, first.place, "loop", scale, f"{many}: {_names(tape.events, kernels)}")
 
 
 def _wait(name: str) -> str:

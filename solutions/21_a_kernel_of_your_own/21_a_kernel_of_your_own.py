@@ -21,8 +21,8 @@
 # - say how many bytes a kernel has to move, count how many it moves, and leave out those that nobody needs;
 # - make a kernel an operator of PyTorch, with a gradient, that compiles with the rest.
 #
-# The exercises need Triton, 1 GB on disk: `make lab EXTRAS=kernels` installs it on Linux. Without Triton you can read the lesson: it
-# then shows runs that were kept.
+# The exercises need Triton, 1 GB on disk: `make lab EXTRAS=kernels` installs it on Linux. Elsewhere you can read the lesson, which then
+# shows runs that were kept, and cannot test the exercises.
 
 # %% setup
 import torch
@@ -193,7 +193,8 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # **Exercise 21.1 — softmax, read once** (★★, 15 min)
 #
 # Write a softmax over the rows of a matrix, by a kernel alone. The test hands you an x whose numbers **only kernels can
-# read**: an operator of PyTorch finds NaN in it. `torch.empty` for the result is fine. In a kernel everything in `tl` is allowed. You need
+# read**: an operator of PyTorch finds NaN in it. `torch.empty(x.shape, dtype=x.dtype)` makes the result (`empty_like` would keep
+# the strides of x). Try tensors of your own first: `softmax(torch.randn(3, 5))`. In a kernel everything in `tl` is allowed. You need
 # `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`. In the kernel the
 # test refuses what Triton's compiler does not know: lists, NumPy, names from outside.
 #
@@ -259,15 +260,15 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 # Your kernel in the table of section 2, on rows of 4,096 numbers:
 
 # %% experiment
-lesson.keep(
-    by_hand=experiments.recorded_rate("a Triton kernel"), by_compiler=experiments.recorded_rate("compiled")
-)
+lesson.keep(by_hand=experiments.recorded_us("a Triton kernel"))
+lesson.keep(by_operator=experiments.recorded_us("F.softmax"), by_compiler=experiments.recorded_us("compiled"))
 experiments.with_yours(softmax)
 
 # %% [markdown]
-# A few lines of yours move as little as PyTorch's own kernel. But they cannot win: nobody computes a softmax with less. A real H100
-# says the same (16,384 rows of 4,096, recorded): such a Triton kernel moves {{by_hand:.1f}} TB/s, and the memory can do 3.35 on
-# paper. The compiler's kernel takes as long as one that moves {{by_compiler:.1f}}. **So the rule stands: first an operator, then the compiler.** When does a kernel of your own win?
+# A few lines of yours move as little as PyTorch's own kernel. A real H100 on 16,384 such rows, recorded: such a Triton kernel takes
+# {{by_hand:.0f}} µs, `F.softmax` {{by_operator:.0f}}, the compiler's kernel {{by_compiler:.0f}}. So a kernel written by hand beats the operator here, and
+# the compiler reaches the same without it. (With rows of 1,024 all three are alike.) Nobody computes a softmax with less than one load and one store. **So
+# the rule stands: first an operator, then the compiler.** When does only a kernel of your own win?
 #
 # ## 3 · Leave work out
 #
@@ -281,6 +282,9 @@ experiments.with_yours(softmax)
 # - **all places**: `F.scaled_dot_product_attention(q, k, v, attn_mask=mask)` (SDPA), where the mask says which places count;
 # - **up to the longest**: the same operator on `k[:, :, :longest]` and `v[:, :, :longest]`;
 # - **a kernel**: a program for each text, which looks up how many places its text has filled. Look for the mask in it.
+#
+# Its blocks have two axes. As in PyTorch `a[:, None]` is a column and `b[None, :]` a row, and together they make a block;
+# `tl.where(mask, a, b)` is `torch.where`.
 
 
 # %% experiment
@@ -345,14 +349,18 @@ you.against(
 # The kernel moves {{less:.1f}} times fewer bytes than the operator, with the same result. One line does it: **the mask**. In section 1
 # the mask kept a program from writing where it must not. Here it also keeps it from reading what counts for nothing.
 #
-# Why do these two not leave the places out? The operator computes the scores of all places, and then the mask throws some away.
-# `torch.compile` calls the same operator. Cutting helps only up to the longest text. It also gives another shape whenever the longest text
-# grows, and a CUDA graph has one shape (lesson 07). The kernel looks `filled` up while it runs, so its launch is always the same.
+# Why does the operator not leave the places out? It computes the scores of all of them, and then the mask throws some away.
+# (Its other kernels make a mask of numbers from the one of bools.) `torch.compile` calls the same operator. Cutting helps only up to the longest text. The CPU has to know how
+# long that is, so it waits for the GPU (lesson 03), and the shape changes whenever that text grows, while a CUDA graph has one shape
+# (lesson 07). The kernel looks `filled` up while it runs, so its launch is always the same.
 #
-# (512 × 64 numbers are much for one program of a GPU. There it goes through the places in blocks, with the same loads. Servers have such
-# kernels: [W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180). PyTorch has one as well:
-# [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) takes the lengths as `seqused_k`, on a GPU, for inference. So look there first, and write a kernel where your rule
-# is in none of them.)
+# Fewer bytes are not as much less time by themselves. Eight programs keep few of a GPU's multiprocessors busy, and the longest text decides when
+# all are done. Also, 512 × 64 numbers are much for one program. So a kernel for a GPU goes through the places in blocks, up to the
+# last filled one, and cuts long texts into parts for several programs. The loads stay the same.
+#
+# Servers have such kernels: [W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180). PyTorch has one as well, on a GPU and for
+# inference: [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) takes the lengths as `seqused_k`. So look
+# there first, and write a kernel where your rule is in none of them.
 #
 # Does leaving out win time on a real card?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) (lesson 19) takes a mask as a rule. From the
@@ -363,26 +371,27 @@ lesson.keep(window_times=experiments.recorded_gain())
 experiments.recorded_left_out()
 
 # %% [markdown]
-# The fewer scores, the less time. With a sliding window Triton's kernel is {{window_times:.1f}} times as fast as SDPA on all scores.
-# The first row has the same mask as the third, as a tensor: its scores are computed, and then thrown away. For *causal* SDPA
-# leaves the same blocks out if it is told so by `is_causal=True`, and is the faster one. It has no argument for a window or documents.
+# Here arithmetic is saved too, since every token has a query. Of FlexAttention's three rules the one with fewer scores takes less time. SDPA on all
+# scores takes {{window_times:.1f}} times as long as the sliding window, and has no argument for one. With a mask as a tensor (first row) SDPA computes
+# all scores and throws many away; it takes even longer than without one. With `is_causal=True` it leaves out the same blocks as
+# FlexAttention's causal rule, and is the faster one.
 #
-# > **Rule.** A kernel of your own wins by what it does not load.
+# > **Rule.** A kernel of your own wins by what it does not load and not compute.
 # > *Where it stops:* where nothing can be left out (a full cache); where an operator leaves it out already; and where the numbers that
 # > count lie scattered, because a GPU fetches 32 bytes at a time.
 #
 # **Exercise 21.2 — sinks and a window** (★★, 8 min)
 #
-# Here is such a rule. So that long texts stay cheap, a new token looks back at two kinds of places only: the last `window` filled ones,
-# and the first `sinks` ones, which a model needs more than one would think
+# A rule that no argument of SDPA expresses. (FlexAttention can say it, and leaves out whole blocks only.) So that long texts stay cheap, a
+# new token looks back at two kinds of places only: the last `window` filled ones, and the first `sinks` ones, which a model needs more than one would think
 # ([G. Xiao and others, 2023](https://arxiv.org/abs/2309.17453)). Begin with a copy of `attend_kernel`, and read no place that does
-# not count. As in 21.1 only kernels can read the numbers.
+# not count. As in 21.1 only kernels can read the numbers, those of `filled` too.
 #
 # <details><summary>Hint 1</summary>A place counts if it is filled <em>and</em> (is one of the first <em>or</em> one of the last).
 # In Triton <em>and</em> is <code>&amp;</code>, <em>or</em> is <code>|</code>, and each comparison stands in brackets.</details>
 #
-# <details><summary>Hint 2</summary>The mask stands at three places: at both loads, and at the scores. With a mask at the scores
-# alone the result is right, and everything was read.</details>
+# <details><summary>Hint 2</summary>The mask stands at three places: at both loads, so that nothing else is read, and at the scores,
+# so that nothing else has a weight.</details>
 #
 # <details><summary>The idea</summary>With <code>n = tl.load(filled + text)</code> the mask is
 # <code>(place &lt; n) &amp; ((place &lt; sinks) | (place &gt;= n - window))</code>. All else stays.</details>
@@ -490,7 +499,7 @@ you.against({"50 steps": experiments.kept("50 steps", fifty_steps)}, evidence=ex
 #
 # - the **schema**: the types of the inputs and of the result, and which inputs the function writes into. PyTorch takes it from the type hints
 #   and from `mutates_args` (`()`: none);
-# - a **fake** (`register_fake`): a second function, which gives only the shape, strides and dtype of the result;
+# - a **fake** (`register_fake`): a second function, which gives only the shape, strides, dtype and device of the result;
 # - a **gradient** (`register_autograd`): what backward does.
 #
 # Who asks for which label, and when? Five uses of `add` as an operator. *Compiled* is `torch.compile(fullgraph=True)`. Which of them
@@ -542,8 +551,8 @@ you.against({name: kinds[name] for name in you}, experiments.said(forms), eviden
 
 # %% [markdown]
 # The table has the messages that you will meet at work. **The compiler asks for the fake**: it captures a graph without
-# computing, so it has to know each result's shape, strides and dtype. **Backward asks for the gradient**, compiled or not. So the operator is
-# no silent hole any more. (Backward is captured too: the kernel that it launches has to be an operator as well.) With all labels the
+# computing, so it has to know each result's shape, strides and dtype. **Backward asks for the gradient**. Compiled, it is asked for already at the first
+# call: backward is captured too, and the kernel that it launches has to be an operator as well. So the operator is no silent hole any more. With all labels the
 # training from above comes out right:
 
 # %% experiment
@@ -602,7 +611,7 @@ you.against(said, told, evidence=experiments.LIVE)
 #
 # **Exercise 21.3 — an operator with a gradient** (★★, 12 min)
 #
-# `forward(x)` and `backward(dy, y)` launch a kernel each: a sigmoid, and the gradient of x from that of y and from y. The test
+# `forward(x)` and `backward(dy, y)` launch a kernel each. The first gives y, a sigmoid. The second computes dx from dy and y. The test
 # hands you both. Make them an operator that trains, plain and compiled. Give both functions the tensors unchanged (no `.contiguous()`). In
 # backward call the second operator as the Python function that `custom_op` returned, and not through `torch.ops`.
 #
@@ -731,12 +740,12 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
 #    (`addcdiv_`, `addcmul_`, `lerp_` are its steps), and there is one: `torch.optim.AdamW(…, fused=True)`.
 # 2. Does `torch.compile` join them?
 # 3. Do they compute what is thrown away: padding, empty places, masked scores? Then write the kernel. Count its loads by hand, check its
-#    results in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all your kernels there), then time it on the GPU.
+#    results in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all your kernels there, if nothing is compiled), then time it on the GPU.
 #
 # <details><summary>What this list shows on a GPU</summary>
 # There you do not find the optimizer in it: its <code>_foreach_</code> and <code>_fused_</code> operators take lists of tensors, whose shapes
-# <code>input_shapes</code> does not show. Count them as passes over all parameters. Under <code>torch.compile</code>, generated kernels begin
-# with <code>triton_</code> or <code>cpp_fused</code>: look at what else is in the list.</details>
+# <code>input_shapes</code> does not show. Count them as passes over all parameters. Under <code>torch.compile</code>, generated kernels
+# have names of their own (<code>triton_…</code>, <code>cpp_fused_…</code>), and these lines pass over them: what is listed was not fused.</details>
 #
 # ## Sources on trial
 
@@ -752,7 +761,7 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU)")
 # |---|---|
 # | First an operator, then the compiler, then a kernel. | The algorithm itself has to change, or a format is nobody's. |
 # | Count elements loaded and stored; the least is every input once, every output once. | Products of matrices: there the arithmetic takes the time, if tiles are large enough. |
-# | A kernel of your own wins by what it does not load. | There is nothing to leave out, or an operator leaves it out already. |
+# | A kernel of your own wins by what it does not load and not compute. | There is nothing to leave out, or an operator leaves it out already. |
 # | A mask at each load and store, `other` neutral for what follows. | Sides that are multiples of the block need none. A mask there costs little, and is still right. |
 # | A custom operator for kernel and backward, a fake for each, opcheck. | On a GPU the compiler sees `@triton.jit` kernels itself, and [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) leaves them visible. |
 # | The interpreter finds wrong formulas, masks and strides; the course's counters say what a kernel moves. | It also runs what Triton's compiler refuses, and blocks too large for the chip. Neither knows about time, or about programs that run at once. |
@@ -860,7 +869,7 @@ experiments.reuse(4096, tiles)
 experiments.recorded_products()
 
 # %% [markdown]
-# Larger tiles, fewer loads, less time. PyTorch's product is still faster than the largest tile: its library
+# Larger tiles, fewer loads, less time. (Loads are not all of it: from 16 to 32 they halve, and the time falls more.) PyTorch's product is still faster than the largest tile: its library
 # knows this card better. So a product of your own pays only if something else goes into it.
 #
 # Does the *order* of the programs change what is loaded? A claim on trial. A product is cut into 9 × 9 blocks, and these are the first
@@ -1032,8 +1041,8 @@ lesson.keep(stops_at=running["float16"].item())
 experiments.recorded_softmaxes()
 
 # %% [markdown]
-# No: for rows of 4,096 numbers the compiler's kernel is as fast, since its second pass finds the row in the cache. The kernel written by hand saved loads, and no
-# time. With only 64 rows the GPU waits for the CPU, and a launch by Triton costs the CPU more than one of PyTorch's.
+# No: for rows of 4,096 numbers the compiler's kernel is as fast, probably since its second pass finds the row in the cache. The kernel written by hand saved loads, and no
+# time against it. With only 64 rows the GPU waits for the CPU, and a launch by Triton costs the CPU more than one of PyTorch's.
 #
 # ### A norm with its backward (38 min)
 #
