@@ -450,6 +450,7 @@ check_attend_window(Texts((64, 1, 33, 2), sinks=4, window=1), Texts((5, 40, 20),
 check_attend_window(
     Texts((32, 7), sinks=40, window=50, places=32), Texts((100,), 1, 99, places=128, scale=60.0)
 )
+check_attend_window(Texts((500, 300, 30), sinks=0, window=7, places=512))
 ### END HIDDEN TESTS
 
 # %% [markdown]
