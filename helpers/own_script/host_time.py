@@ -256,8 +256,9 @@ class _Workers:
 
 
 @contextmanager
-def loaders(watch: HostTime) -> Iterator[None]:
-    """While active, every DataLoader works in this process, and its workers' time is put beside the host's."""
+def loaders(watch: HostTime, asked: Callable[[], None]) -> Iterator[None]:
+    """While active, every DataLoader works in this process, and its workers' time is put beside the host's. asked: called
+    when a batch is asked for."""
     line, base = watch.machine.line, private_torch.DataLoaderIterator
     proceed, single = base.__next__, private_torch.SingleLoaderIterator
 
@@ -275,6 +276,7 @@ def loaders(watch: HostTime) -> Iterator[None]:
         return made
 
     def following(self: Any) -> Any:
+        asked()
         workers: _Workers | None = getattr(self, "_simulated_workers", None)
         with watch.asked(places.running()):
             if workers is None:

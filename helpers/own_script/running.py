@@ -122,7 +122,7 @@ def on(
             made.unsaved = stack.enter_context(checkpoints.kept_apart())
             stack.enter_context(as_cuda.names(gpu, *([true.seeded] if true else [])))
             stack.enter_context(listening.listening(gpu, watch, marks, found.backward_ended, true))
-            stack.enter_context(host_time.loaders(watch))
+            stack.enter_context(host_time.loaders(watch, found.look))
             stack.enter_context(watch.sampled())
             stack.enter_context(found.found())
             stack.enter_context(host_time.clocks(watch))

@@ -87,8 +87,14 @@ class Steps:
         self.ended(len(self.bounds))
         if len(self.bounds) == self.warm + 1:
             self._began = now()
+        if self.measured >= self.wanted:
+            raise Enough
+        self.look()
+
+    def look(self) -> None:
+        """End the script if the time is over and enough steps are measured: in the middle of a long evaluation too."""
         self.late = self.wanted > self.measured >= _FEWEST and now() - self._began > self.seconds
-        if self.measured >= self.wanted or self.late:
+        if self.late:
             raise Enough
 
 
