@@ -199,6 +199,7 @@ class Learner:
             return {"broken": f"the notebook as a whole took more than {NOTEBOOK_S:.0f} s"}
         self._connection.settimeout(seconds)
         died: Any = None
+        ours = True  # what came is what a child of ours says, or nothing
         try:
             send(self._connection, message)
             reply = receive(self._connection)
@@ -206,6 +207,7 @@ class Learner:
                 return reply
             if isinstance(reply, dict):
                 self.apart, died = False, reply["died"]
+                ours = type(died) is int and abs(died) < 128
         except TimeoutError:
             self.timeouts += 1  # of who has waited so long for nothing, the next gets half of it
             self.close()
@@ -213,9 +215,13 @@ class Learner:
         except TooLarge as odd:
             self.close()
             return {"broken": f"its answer is too large ({odd})"}
-        except (OSError, ValueError, RecursionError):
+        except OSError:
             pass
-        code = died if type(died) is int and abs(died) < 128 else self.close()
+        except (ValueError, RecursionError):
+            ours = False
+        code = died if ours and died is not None else self.close()
+        if not ours:  # it is ended here, even where it was the quicker one and left by itself
+            code = -signal.SIGKILL
         if code == -signal.SIGXCPU:
             return {"broken": f"it took more than {CPU_S} s of processor time"}
         self._died = code
