@@ -226,7 +226,8 @@ def _rows(
     if len(names) > 1 and not looped and ".step(" not in place.text:
         # Several operators on one line: one pass over the memory, and one launch, instead of one each.
         evidence = f"{len(names)} operators on one line: {_names(events, moving)}"
-        launching = [n for n in operators if events[n].name in names]
+        every = {events[n].name for n in moving}  # their gradients, too, are launched by themselves
+        launching = [n for n in of["operator"] if events[n].name in every]
         yield row("fused", [*moving, *launching, *calls], evidence, lambda event: 1 / len(names))
     dense = [n for n in kernels if events[n].name == "aten.embedding_dense_backward"]
     if dense:

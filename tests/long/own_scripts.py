@@ -1,11 +1,12 @@
 """The scripts of tests/own_scripts: which of their faults the command's table has, and what each repair alone buys.
 
     python -m tests.long.own_scripts recommender                 # found, of fifteen
-    python -m tests.long.own_scripts recommender --repairs       # … and what each repair buys, beside what was said: minutes
+    python -m tests.long.own_scripts text --rounds 5             # … and what each repair buys, beside what was said: minutes
+    python -m tests.long.own_scripts text --rounds 5 --without checkpoint,cache    # … when those two are repaired already
     python -m tests.long.own_scripts recommender --losses        # are the losses the same, on this CPU?
 
-A repair buys what it takes off the shortest step of several runs: alone, and behind those that stand above it in the table.
-Host time is measured on this machine, whose speed changes from second to second.
+A repair buys what it takes off the shortest step. Host time is measured on this machine, whose speed changes from second to
+second: hence the rounds, and --without, since a dear fault that is left in hides what a cheaper one costs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import itertools
 import os
 import re
 import runpy
+import statistics
 import sys
 import tempfile
 import tomllib
@@ -69,6 +71,17 @@ def found(report: Report, faults: Iterable[Mapping[str, Any]]) -> dict[str, list
     return said
 
 
+def starting(faults: list[dict[str, Any]], words: str) -> list[dict[str, Any]]:
+    """The faults whose names start with one of these, which commas part. ValueError where one starts none."""
+    some = []
+    for word in filter(None, words.split(",")):
+        named = [fault for fault in faults if fault["name"].startswith(word)]
+        if not named:
+            raise ValueError(f"no fault's name starts with {word!r}: {[fault['name'] for fault in faults]}")
+        some += named
+    return some
+
+
 def simulated(text: str, arguments: list[str], steps: int, warm: int, folder: Path) -> Run:
     script = folder / "script.py"
     script.write_text(text, encoding="utf-8")
@@ -80,41 +93,36 @@ def simulated(text: str, arguments: list[str], steps: int, warm: int, folder: Pa
         return run(script, arguments, steps=steps, warm=warm, seconds=300)
 
 
-def shortest_s(text: str, arguments: list[str], steps: int, warm: int, folder: Path, runs: int) -> float:
-    """The shortest of the measured steps of several runs."""
-    took = []
-    for _ in range(runs):
-        made = simulated(text, arguments, steps, warm, folder)
-        torch.autograd.set_detect_anomaly(False)
-        at = [bound.at_ns for bound in made.bounds[made.warm :]]
-        took += [(b - a) / 1e9 for a, b in itertools.pairwise(at)]
-    return min(took)
+def shortest_s(text: str, arguments: list[str], steps: int, warm: int, folder: Path) -> float:
+    """The shortest of the measured steps."""
+    made = simulated(text, arguments, steps, warm, folder)
+    torch.autograd.set_detect_anomaly(False)
+    at = [bound.at_ns for bound in made.bounds[made.warm :]]
+    return min(b - a for a, b in itertools.pairwise(at)) / 1e9
 
 
 def bought(
-    report: Report, told: Mapping[str, list[int]], measure: Callable[[list[str]], float], most: int
+    report: Report, told: Mapping[str, list[int]], measure: Callable[[list[str]], float], rounds: int
 ) -> None:
-    """What each of the first `most` repairs buys, in the table's order, beside what the table said of its rows. measure: a step's
-    seconds without those faults."""
-    order = sorted((name for name in told if told[name]), key=lambda name: told[name])
-    order += [name for name in told if not told[name]]
-    print(f"{'fault':45} {'row':>4}  said: alone, behind   measured: alone, behind (ms)")
-    whole = behind = measure([])
-    for number, name in enumerate(order[:most]):
-        alone, after = measure([name]), measure(order[: number + 1])
+    """What each repair takes off a step, beside what the table said of its rows. measure: a step's seconds without those faults.
+
+    Each round measures a step as it is, and with each of the repairs. Printed is by how much the shortest step of all rounds gets
+    shorter, and the middle of what the rounds say.
+    """
+    steps: dict[str, list[float]] = {"": [], **{name: [] for name in told}}
+    for number in range(rounds):
+        for name in steps:
+            steps[name].append(measure([name] if name else []))
+        print(f"round {number + 1} of {rounds}: a step as it is {1e3 * steps[''][-1]:.2f} ms", flush=True)
+    print(f"{'fault':45} {'row':>4}  said: alone, behind   measured: shortest, middle (ms)")
+    for name in sorted(told, key=lambda name: told[name] or [len(report.shown)]):
         rows = [report.shown[row - 1][1] for row in told[name]]
-        figures = [
-            sum(row.buys_s for row in rows),
-            sum(row.next_s for row in rows),
-            whole - alone,
-            behind - after,
-        ]
+        apart = [before - after for before, after in zip(steps[""], steps[name], strict=True)]
+        figures = [sum(row.buys_s for row in rows), sum(row.next_s for row in rows)]
+        figures += [min(steps[""]) - min(steps[name]), statistics.median(apart)]
         print(
-            f"{name:45} {min(told[name], default='-'):>4}  " + "".join(f"{1e3 * s:10.2f}" for s in figures),
-            flush=True,
+            f"{name:45} {min(told[name], default='-'):>4}  " + "".join(f"{1e3 * s:10.2f}" for s in figures)
         )
-        behind = after
-    print(f"a step: {1e3 * whole:.2f} ms; these repaired: {1e3 * behind:.2f} ms")
 
 
 def losses(text: str, arguments: list[str], folder: Path) -> list[float]:
@@ -131,11 +139,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("name", choices=sorted(path.stem for path in HERE.glob("*.toml")))
-    parser.add_argument("--repairs", action="store_true")
+    parser.add_argument("--rounds", type=int, default=0, help="measure what each repair buys, so often")
+    parser.add_argument("--without", default="", help="first words of faults that are repaired already")
+    parser.add_argument("--only", default="", help="first words of the faults that are repaired in turn")
     parser.add_argument("--losses", action="store_true")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--most", type=int, default=15, help="of the repairs, the first in the table")
     parser.add_argument("--warm-up", type=int, default=3)
     own, arguments = parser.parse_known_args()
     script, text = listed(own.name), text_of(own.name)
@@ -149,6 +157,9 @@ def main() -> None:
                 apart = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(after, before, strict=True))
                 print(f"{name:45} {len(after)} losses, {apart:.1g} apart", flush=True)
             return
+        gone = starting(faults, own.without)
+        text = repaired(text, gone)
+        faults = [fault for fault in faults if fault not in gone]
         made = simulated(text, arguments, own.steps, own.warm_up, here)
         report = findings(made)
         torch.autograd.set_detect_anomaly(False)
@@ -157,14 +168,14 @@ def main() -> None:
         for name, rows in told.items():
             print(f"{name:45} {', '.join(map(str, rows)) or '-'}")
         print(f"{sum(map(bool, told.values()))} of {len(told)} faults stand in the table")
-        if own.repairs:
-            by_name = {fault["name"]: fault for fault in faults}
+        if own.rounds:
+            by_name = {fault["name"]: fault for fault in starting(faults, own.only) or faults}
 
             def measure(names: list[str]) -> float:
                 left = repaired(text, [by_name[name] for name in names])
-                return shortest_s(left, arguments, own.steps, own.warm_up, here, own.runs)
+                return shortest_s(left, arguments, own.steps, own.warm_up, here)
 
-            bought(report, told, measure, own.most)
+            bought(report, {name: told[name] for name in by_name}, measure, own.rounds)
 
 
 if __name__ == "__main__":
