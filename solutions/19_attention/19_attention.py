@@ -13,13 +13,13 @@
 #
 # *Further* has what else costs much around attention: the loss over a large vocabulary, and padding.
 #
-# **Time** 60 min, two exercises among them; *Further*: 80 min. **Before this** lessons 02 (what is saved for backward) and 11
+# **Time** 60 min, two exercises among them; *Further*: 95 min. **Before this** lessons 02 (what is saved for backward) and 11
 # (what a compiler does); 09 helps.
 #
 # **Afterwards you can**
 # - write attention that never holds all the scores;
-# - say which kernel a call of `scaled_dot_product_attention` gets, and make PyTorch complain if it is the slow one;
-# - write a mask as a rule, and count the blocks of scores that the rule leaves.
+# - say which kernel a call of `scaled_dot_product_attention` gets, make PyTorch complain if it is the slow one, and repair the call;
+# - write a mask as a rule, and say how many blocks of scores it keeps.
 
 # %% setup
 import math
@@ -32,6 +32,7 @@ from torch.nn import functional as F
 from helpers import count, lesson
 from helpers.lessons.attention import experiments
 
+SDPA = F.scaled_dot_product_attention
 torch.set_num_threads(1)
 
 lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "arithmetic"])
@@ -53,10 +54,9 @@ lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "record
 # ```
 #
 # The second only leaves out the batch dimension of 1. The results agree up to rounding, and nothing is printed. How many times as much
-# memory does the second need?
+# memory does the second need, beside q, k and v?
 
 # %% experiment
-SDPA = F.scaled_dot_product_attention
 you = lesson.predict({"memory without the batch dimension: ×": ...}, choices=[1, 5, 25])
 
 # %% experiment
@@ -104,7 +104,7 @@ you.against(
 # %% [markdown]
 # Written out, three matrices of n² numbers are there at the peak, in backward: the softmax's result, kept from forward, its
 # gradient, and the gradient of the scores. SDPA keeps q, k, v, the result, and **one number per query**. That number is
-# the logarithm of the softmax's denominator: a weight is exp(score − that number).
+# the logarithm of the sum of exp(score) over the row: a weight is exp(score − that number).
 #
 # How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. The formula takes six matrix
 # products: two in forward, and in backward one for each of four gradients (of v, of the weights, of q and of k). SDPA takes seven, which
@@ -112,7 +112,7 @@ you.against(
 #
 # So SDPA computes more. Now forward alone on a simulated H100, where both ways do the same two products, for 4,096 tokens (batch 8, 16 heads of 64 features,
 # bfloat16). Its memory moves 3.35 TB/s, and its Tensor Cores do 989 TFLOP/s at the very most.
-# Count how often the n² numbers are written and read. How many times as long does the formula written out take? And what share of *its* time are the two products?
+# Count how often the n² numbers are written and read. How many times as long as SDPA does the formula written out take? And what share of *its* time are the two products?
 
 # %% experiment
 you = lesson.predict(
@@ -125,13 +125,14 @@ you = lesson.predict(
 
 # %% experiment
 runs = experiments.on_h100(ways, lengths=(1024, 4096))
+lesson.keep(simulated_times=runs[-2].seconds / runs[-1].seconds)
 you.against(experiments.of_h100(runs), experiments.kernels_on_h100(runs), evidence="simulated (H100)")
 
 # %% [markdown]
 # Six times the n² numbers pass: the first product writes them, the division reads and writes them, so does the softmax, and the second product reads them. The
 # products have two of the six, and a third of the time. Even these two alone take longer than the whole fused kernel, because one writes the n² numbers, and the other
 # reads them. Division and softmax do almost nothing but move them. **The fast kernel wins by not moving numbers, and not by computing less.**
-# Papers call this kernel *flash attention*. There are several of the kind, and on an H100 PyTorch takes cuDNN's. The simulator's times of fused attention
+# Papers call this kernel *flash attention*. PyTorch has several of the kind (one of them is itself called *flash*), and on an H100 it takes cuDNN's. The simulator's times of fused attention
 # were fitted to the following recording, and those of the other kernels were not (forward, as above):
 
 # %% experiment
@@ -139,7 +140,7 @@ lesson.keep(real_times=experiments.recorded_times())
 experiments.recorded_ways()
 
 # %% [markdown]
-# With 4,096 tokens the formula written out takes {{real_times:.0f}} times as long there. (*flash* and *efficient* were asked for by name. Section 3 is about them.)
+# With 4,096 tokens the formula written out takes {{real_times:.0f}} times as long there, where the simulation says {{simulated_times:.0f}}. (*flash* and *efficient* were asked for by name. Section 3 is about them.)
 #
 # How can a softmax be computed without the whole row of scores?
 #
@@ -149,19 +150,18 @@ experiments.recorded_ways()
 # exp(score − maximum). The quotient stays the same. But the maximum is known only at the end of the row.
 #
 # The way out: go through the row in blocks, and keep a **running maximum** and a **running sum**. If a block brings a
-# larger maximum, the old sum was made with the wrong maximum. What has to be done with the old sum? And why is the maximum needed at all?
+# larger maximum, the old sum was made with the wrong maximum. What has to be done with the old sum? And why is the maximum needed at all: what is
+# the sum without it?
 
 # %% experiment
 you = lesson.predict(
     {
         "sum of exp(score), scores up to 90, float32": ...,
         "a larger maximum comes: the old sum is": ...,
-        "passes over the row, for the sum": ...,
     },
     choices={
         "sum of exp(score), scores up to 90, float32": ["right", "inf", "nan"],
         "a larger maximum comes: the old sum is": ["kept", "multiplied", "thrown away"],
-        "passes over the row, for the sum": ["one", "two", "three"],
     },
 )
 
@@ -186,7 +186,13 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 # running sum ends at {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. (With the old sum thrown away it would end at
 # {{thrown_away:.4f}}.) Each score was needed once, in its block.
 #
-# The same factor repairs the **result**: the sum of the values, each times exp(score − maximum), not divided yet. So attention can go through the keys
+# The same factor repairs the **result**. Attention wants the sum of exp(score − maximum) · value, divided by the sum above. Both sums change by the same factor when the
+# maximum grows:
+#
+# - total ← total · shrink + Σ exp(score − new)
+# - out ← out · shrink + Σ exp(score − new) · value
+#
+# So attention can go through the keys
 # in blocks and keep three things per query: running maximum, running sum, running result. At the end it divides the result by
 # the sum. This is exact: no weight is left out.
 
@@ -205,7 +211,7 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 #
 # <details><summary>Hint 2</summary>Causal: let <code>rows = slice(start, None)</code>, and read and write
 # <code>highest[..., rows, :]</code> and the others. Inside the block, the first row sees one key, the second row two:
-# <code>torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)</code> is true where −inf belongs. The budget leaves
+# <code>torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)</code> is true where −inf belongs. <code>highest[..., rows, :]</code> is a view: write it last. The budget leaves
 # room for a few matrices of a block's size, so not every line has to work in place.</details>
 #
 # <details><summary>The idea</summary>For each start: <code>scores = q[..., rows, :] @ keys.mT / √d</code>, masked if causal;
@@ -294,12 +300,21 @@ check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype=
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your function saves memory, and not traffic: each block of scores still goes to the GPU's memory and back, between one operator and the
-# next. A fused kernel also takes the *queries* in blocks, so small that a block's scores stay on the chip. That is where its time is won.
+# Your function never holds the scores. Is it as fast as SDPA on a GPU, then? Or at least faster than the formula written out? Guess, and let
+# the simulated H100 run it, with 256 keys a block:
+
+# %% experiment
+experiments.with_your_attention(ways, blockwise_attention)
+
+# %% [markdown]
+# It holds a fraction of the memory, and is the slowest of the three. The column *moved* says why: each block of scores still goes to
+# the GPU's memory and back between one operator and the next, and the running result with it. **Blocks save memory; only a fused kernel saves traffic.** It keeps its running numbers in float32 (yours are in
+# bfloat16 here, as q is). It takes
+# the *queries* in blocks too, so small that a block's scores and its running result stay on the chip, from the first product to the last.
 #
 # ## 3 · Which kernel did you get?
 #
-# SDPA is one function in front of several **backends**. *cuDNN*, *flash* and *efficient* are fused kernels: one kernel, no n² numbers.
+# SDPA is one function in front of several **backends**. *cuDNN*, *flash* and *efficient* are fused: one kernel does the whole attention, with no n² numbers.
 # *math* is the formula written out as ordinary operators, with its n² numbers. SDPA looks at each call and chooses. If no fused
 # kernel takes the call, math does, and nobody tells you.
 #
@@ -337,16 +352,18 @@ you.against(
 # float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**, and *math* on one is no verdict on another. For four of the seven calls a
 # test on the laptop tells you the wrong thing. And the lists change from version to version.
 #
-# `torch.compile` does not reliably save a formula that is written by hand. It recognises a few spellings, and calls SDPA for them. With any other spelling the n² scores stay.
-#
-# (On a GPU *flash* and *cuDNN* take only float16 and bfloat16, and *flash* no mask but `is_causal=True`. What they refuse, *efficient* may take. On
-# an H100 PyTorch asks *cuDNN* first, and so does the simulator.) The seven calls on a real H100, and two more:
+# On a GPU *flash* and *cuDNN* take only float16 and bfloat16, and *flash* no mask but `is_causal=True`. What they refuse, *efficient* may take. On
+# an H100 PyTorch asks *cuDNN* first, and so does the simulator. The seven calls on a real H100, and two more:
 
 # %% experiment
 experiments.recorded_backends()
 
 # %% [markdown]
-# The simulated card chose the same backend for each of the seven calls.
+# The simulated card chose the same backend for each of the seven calls. (*kernels* counts all of a call's. Beside a fused one are those that prepare: memory set to 0,
+# a mask turned into numbers, the call's own `cat`.)
+#
+# (`torch.compile` replaces a formula written by hand by SDPA only where it is spelled as one of [its
+# patterns](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/fx_passes/fuse_attention.py). With any other spelling the n² scores stay.)
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
@@ -367,27 +384,100 @@ for name in (
         warnings.simplefilter("always")
         try:
             CALLS[name](q, k, v)
-            print(f"{name}: runs as one kernel")
+            print(f"{name}: gets the fused kernel")
         except RuntimeError as error:
             print(f"{name}: {error} {experiments.reason(said)}")
 
 # %% [markdown]
 # For the mask that wants a gradient no reason is printed. It is this: the CPU's kernel makes no gradient for a mask. Where you get no reason, take things out of the
-# call, one at a time. (The message for dropout says *both fused kernels*, and means the CPU's only one: on a GPU *flash* takes dropout, as the table
-# shows.) The last line is the second call of section 1. If q, k and v have three dimensions, `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
+# call, one at a time. (The message for dropout says *both fused kernels*, and means the CPU's only one: on a GPU fused kernels take dropout, as the tables
+# show.) The last line is the second call of section 1. If q, k and v have three dimensions, `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
+
+# %% [markdown]
+# **Exercise 19.2 — a fused kernel for every call** (★★, 9 min)
 #
-# ## 4 · A mask is a rule, and leaves blocks
+# Write a function that any attention of a model may call, and that gets a fused kernel each time. Bring q, k and v into a form that the kernel takes, call SDPA once, and bring
+# the result back. Three things stand in the way: dimensions that are missing, a last dimension whose stride is not 1, and values that are wider than the keys, or narrower. On
+# the CPU try a call of yours inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, and read the warning.
 #
-# A mask as a tensor has n² numbers, which are stored, and read for every head. And a kernel cannot know where the mask is empty: with
-# `is_causal=True` the fused kernels leave out the blocks above the diagonal, and with the same mask as a tensor they compute them.
+# Copy no tensor that the kernel would take as it lies. (The heads of a layer usually lie side by side for each token. Their last stride is 1, and that is enough.)
+#
+# <details><summary>Hint 1</summary>Zeros at the end of a query and of a key change no score. Zeros at the end of a value change
+# nothing but the end of the result. <code>F.pad(t, (0, more))</code> puts them there.</details>
+#
+# <details><summary>Hint 2</summary>SDPA divides the scores by √ of the width that it sees. <code>scale=</code> says what it shall take
+# instead. <code>t.contiguous()</code> copies whatever is not contiguous; so first ask <code>t.stride(-1)</code>.</details>
+#
+# <details><summary>The idea</summary>For each of the three: pad to max(d, e) if it is narrower, <code>contiguous()</code> if its last stride is not 1,
+# <code>unsqueeze(0)</code> until it has four dimensions. Then <code>SDPA(…, scale=d**-0.5)</code>, <code>squeeze(0)</code> as often, and the first e features.</details>
+
+
+# %% exercise="fused_attention"
+def fused_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """softmax(q @ k.mT / √d, where the mask allows) @ v, by one fused kernel.
+
+    q: (…, n, d); k: (…, m, d); v: (…, m, e): none, one or two leading dimensions, the same for all three. All float32 or all
+    float64, any strides. d, e: 1 or more, often not the same.
+    mask: bools (n, m), True: may look; or None. Each query has a key to look at.
+
+    Returns (…, n, e), of q's dtype, with any strides.
+    Budget: SDPA runs once, in a fused kernel (on the CPU: flash). At the peak, in numbers of q's dtype: for each query the
+    kernel's result, as wide as the wider of d and e, 1, and e; twice the mask; and twice each of q, k and v that is
+    narrower than that or whose last stride is not 1.
+    """
+    ### BEGIN SOLUTION
+    d, e, missing = q.shape[-1], v.shape[-1], 4 - q.dim()
+
+    def ready(t):
+        t = F.pad(t, (0, max(d, e) - t.shape[-1])) if t.shape[-1] < max(d, e) else t
+        t = t if t.stride(-1) == 1 else t.contiguous()
+        return t[(None,) * missing]
+
+    out = SDPA(ready(q), ready(k), ready(v), attn_mask=mask, scale=d**-0.5)
+    return out[(0,) * missing][..., :e]
+    ### END SOLUTION
+
+
+# %% test="fused_attention" points=1
+from helpers.lessons.attention.exercises import check_fused_attention, lying
+
+check_fused_attention(
+    lying(2, 4, n=32, m=32, d=8, e=8, seed=1),
+    lying(4, n=32, m=32, d=8, e=8, seed=2),  # no batch
+    lying(2, 4, n=32, m=32, d=8, e=8, seed=3, layout="columns"),
+    lying(2, 4, n=32, m=32, d=8, e=24, seed=4),  # values wider than keys
+)
+
+# %% hidden="fused_attention" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.attention.exercises import check_fused_attention, lying
+
+check_fused_attention(
+    lying(n=40, m=56, d=16, e=16, seed=11, masked=True),
+    lying(2, 4, n=32, m=48, d=8, e=8, seed=12, layout="heads"),
+    lying(3, n=24, m=40, d=24, e=8, seed=13, layout="heads", masked=True),
+    lying(2, n=20, m=30, d=6, e=10, seed=14, layout="columns", dtype="float64"),
+    lying(1, 2, n=16, m=16, d=4, e=4, seed=15, layout="shared"),
+    lying(n=9, m=7, d=5, e=1, seed=16),
+    lying(2, 2, n=1, m=64, d=16, e=16, seed=17, masked=True),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 4 · A mask is a rule, and skips blocks
+#
+# A mask as a tensor has n² numbers, which are stored, and read for every head. And these kernels do not look where the mask is empty: with
+# `is_causal=True` the fused kernels skip the blocks above the diagonal, and with the same mask as a tensor they compute them.
 #
 # But most masks are a **rule**: given the positions of a query and a key, may the one look at the other?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a
 # function `mask_mod`.
 #
-# From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel leaves these out. Of every
-# block that is left it computes all the scores. In a *whole* block all pairs are allowed. In the others, kept *in part*, the kernel asks the rule
-# for each pair.
+# From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel skips these. Of every
+# block that is kept it computes all the scores. In a *whole* block all pairs are allowed. In a block kept *in part* some are not, and there
+# the kernel asks the rule for each pair.
 #
 # Take 1,024 tokens, and blocks of 128 × 128. Three rules:
 #
@@ -434,8 +524,8 @@ masks = {  # None, None: one mask for all batches and all heads
 you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evidence="arithmetic")
 
 # %% [markdown]
-# Causal leaves a little more than half, because every score of a block on the diagonal is computed. A window leaves a band: with
-# n it grows like n, and not like n². Documents leave their own triangles.
+# Causal keeps a little more than half, because every score of a block on the diagonal is computed. A window keeps a band: with
+# n it grows like n, and not like n². Documents keep their own triangles.
 #
 # Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. This explorer has 64 tokens:
 
@@ -471,18 +561,136 @@ lesson.keep(fewer_blocks=sum(range(1, across + 1)) / (3 * across - 3))
 experiments.recorded_blocks()
 
 # %% [markdown]
-# Passed as a tensor of bools, the same causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`. Two of the reasons: no block is left out, and the n² bools
-# become numbers first. For plain *causal* the kernel written by hand wins against the compiled one. But SDPA has no argument for a window, nor for documents in one
+# Passed as a tensor of bools, the same causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`. A part of that is work: no block is skipped (compare *no mask*). The larger part is the mask
+# itself: its n² bools become numbers, and a kernel reads them for each head. For plain *causal* the kernel written by hand wins against the compiled one. But SDPA has no argument for a window, nor for documents in one
 # row, and there FlexAttention gains. The window computes {{fewer_blocks:.0f}} times fewer blocks than the triangle. FlexAttention takes {{window_times:.1f}} times less time for
 # it than for *causal*: a kernel with so few blocks has other costs too. Against `is_causal=True`, the faster kernel, it takes {{window_against_sdpa:.1f}} times less.
 #
 # And build the block mask **once** for all layers. For *causal* or a window, once for all steps. Documents need a new one for each
-# batch. `create_block_mask` asks the rule for all n² pairs at once, so for a moment all answers are in memory. Yours will need less.
+# batch. (*Further*: find the blocks of a rule yourself, with less memory.)
 
 # %% [markdown]
-# **Exercise 19.2 — the blocks that a rule leaves** (★★, 10 min)
+# ## The running example
 #
-# Find out for each block of scores whether a rule leaves nothing of it, a part, or the whole. It has to work for any rule, so the
+# The script has used SDPA since lesson 02, so nothing new has to go in. But what does that one line buy in the script? Take it out
+# again, and compare: in float32, as lesson 08 left the script, and in bfloat16, as lesson 10 did.
+
+# %% experiment
+from helpers import running_example
+
+
+def attention_by_views(q, k, v):  # as lesson 01 left it
+    context, features = q.shape[-2:]
+    scores = q @ k.transpose(-2, -1) / math.sqrt(features)
+    mask = torch.tril(torch.ones(context, context, device=q.device))
+    scores = scores.masked_fill(mask == 0, float("-inf"))
+    return torch.softmax(scores, dim=-1) @ v
+
+
+script, in_bf16 = running_example.after("08"), running_example.after("10")
+board = running_example.compare(script.replace(attention=attention_by_views), script)
+lesson.keep(script_faster=board.before.step_s / board.after.step_s)
+lesson.keep(script_launches=board.before.launches - board.after.launches)
+lesson.keep(script_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
+seconds = [running_example.score(s).step_s for s in (in_bf16.replace(attention=attention_by_views), in_bf16)]
+lesson.keep(half_faster=seconds[0] / seconds[1], script_context=running_example.LARGE.context)
+print(f"in bfloat16 (simulated): {1e3 * seconds[0]:.3f} ms before, {1e3 * seconds[1]:.3f} ms after")
+board
+
+# %% [markdown]
+# The context has only {{script_context}} tokens. In float32 the simulated step is {{script_faster:.2f}} times as fast. That difference is smaller than the simulator's error may be. Counted, and so certain, are
+# {{script_mib:.0f}} MiB less and {{script_launches:.0f}} fewer launches a step. In bfloat16 (the line above the table), where SDPA takes *cuDNN*, it is {{half_faster:.2f}} times as fast, which is within that error too. The last row is your
+# CPU, timed live: it varies, and says nothing about a GPU.
+#
+# Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
+# nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.
+
+# %% [markdown]
+# ## Your own script
+#
+# First see which attention runs at all. The profiler's table names the operators: `…_flash_attention`,
+# `…_efficient_attention` and `…_cudnn_attention` are fused kernels; `…_attention_math`, or a `_softmax` between two `bmm`,
+# is not. Here is a layer of PyTorch's own, called in two ways:
+
+# %% experiment
+import torch
+from torch import nn
+from torch.profiler import profile
+
+# at home: your own step, on a batch
+layer, x = nn.MultiheadAttention(64, 4, batch_first=True), torch.randn(2, 128, 64)
+
+for need_weights in (True, False):
+    with profile(record_shapes=True) as prof:
+        layer(x, x, x, need_weights=need_weights)
+    for event in prof.key_averages(group_by_input_shape=True):
+        if any(
+            part in event.key
+            for part in ("product_flash", "efficient", "cudnn_attention", "_math", "::_softmax")
+        ):
+            print(f"need_weights={need_weights}: {event.key} × {event.count}, {event.input_shapes[0]}")
+
+# %% [markdown]
+# `need_weights=True` is the default. Whoever asks for the weights gets them as n² numbers, computed by ordinary operators, also if nobody
+# uses them: a softmax over (…, 128, 128) stands in the list. What to try:
+#
+# 1. A softmax over (…, n, n) in the list: is SDPA called at all? Here it is not. Then call it: `need_weights=False`, or SDPA in
+#    place of a formula written out. Two traps on the way: in a mask of bools True means *may look* for SDPA, and *may not* for `nn.MultiheadAttention`; and SDPA's
+#    `dropout_p` acts in `eval()` too, so pass `p if self.training else 0.0`. If it is called, put `sdpa_kernel([…])` around the forward pass, with `FLASH_ATTENTION`,
+#    `EFFICIENT_ATTENTION` and `CUDNN_ATTENTION` in the list and without `MATH`, and read the warnings.
+# 2. A mask that is a rule: `is_causal=True` where it is that, else FlexAttention, compiled.
+# 3. Much padding: sort by length, or pack documents into one row (*Further*).
+# 4. A vocabulary many times as wide as the model: the loss in chunks (*Further*).
+#
+# ## Sources on trial
+#
+# Two claims here; one about the loss stands in *Further*. (In the first one *backends* are devices.)
+
+# %% experiment
+from helpers.lessons.attention import claims
+
+lesson.verdicts(
+    claims.on_trial(steps, kernels),
+    evidence="live (CPU) · simulated (H100)",
+    shown=("19-other-backends", "19-memory-savings"),
+)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | Written out, memory grows with n²; in a fused kernel with n. | At short n it matters little: {{script_mib:.0f}} MiB for the script, at {{script_context}} tokens. |
+# | A fused kernel is exact: running maximum, running sum. | It rounds in another order, so results differ in the last digits. |
+# | Backward computes the scores again: more FLOPs, fewer bytes. | It pays while moving bytes is the limit. |
+# | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
+# | Causal is half of the work, and a window is a band. | Blocks on an edge are computed to the last score. |
+# | A mask is a rule; a block mask is built once for all layers. | Documents need a new one for each batch. |
+#
+# **Read on**: T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135) (2022); M. Milakov and N. Gimelshein, [Online
+# normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on
+# [SDPA](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html), its
+# [backends](https://docs.pytorch.org/docs/stable/nn.attention.html) and
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html). Lesson 20 goes on with keys and
+# values that are kept, lesson 21 with a
+# kernel of your own.
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# Each section needs only the core, run before it.
+#
+# ### The blocks of a rule (13 min)
+#
+# `create_block_mask` asks the rule for all n² pairs at once, so for a moment all answers are in memory. Yours will need less.
+
+# %% [markdown]
+# **Exercise 19.3 — the blocks that a rule keeps** (★★, 10 min)
+#
+# Find out for each block of scores whether a rule keeps nothing of it, a part, or the whole. It has to work for any rule, so the
 # corners of a block are not enough: look at every pair. But keep the answers of one row of blocks at a time only.
 #
 # <details><summary>Hint 1</summary>For one row of blocks, <code>i</code> has shape (block, 1) and <code>j</code> shape (keys,). The answer of the rule
@@ -497,7 +705,7 @@ experiments.recorded_blocks()
 
 # %% exercise="kept_blocks"
 def kept_blocks(rule, queries: int, keys: int, block: int) -> torch.Tensor:
-    """What a rule leaves of each block of queries × keys scores: 0 nothing, 1 a part, 2 the whole block.
+    """What a rule keeps of each block of queries × keys scores: 0 nothing, 1 a part, 2 the whole block.
 
     rule(b, h, i, j) → bool tensor: a mask_mod, as `causal` above. Call it with b = h = 0, and with int64 tensors i and j of
     positions, in shapes that broadcast. Its answer may be smaller than that: a rule that looks at i alone answers in i's shape.
@@ -555,121 +763,9 @@ experiments.with_yours(kept_blocks, rules, masks)
 
 # %% [markdown]
 # The same blocks, with a fraction of the memory. At 0 a kernel loads and computes nothing. At 2 it need not ask the rule, and only at 1 it asks. So this
-# table and the rule are all that it has to know of a mask. Lesson 21 has a kernel that leaves out what a mask throws away.
-#
-# ## The running example
-#
-# The script has used SDPA since lesson 02, so nothing new has to go in. But what does that one line buy in the script? Take it out
-# again, and compare: in float32, as lesson 08 left the script, and in bfloat16, as lesson 10 did.
-
-# %% experiment
-from helpers import running_example
-
-
-def attention_by_views(q, k, v):  # as lesson 01 left it
-    context, features = q.shape[-2:]
-    scores = q @ k.transpose(-2, -1) / math.sqrt(features)
-    mask = torch.tril(torch.ones(context, context, device=q.device))
-    scores = scores.masked_fill(mask == 0, float("-inf"))
-    return torch.softmax(scores, dim=-1) @ v
-
-
-script, in_bf16 = running_example.after("08"), running_example.after("10")
-board = running_example.compare(script.replace(attention=attention_by_views), script)
-lesson.keep(script_faster=board.before.step_s / board.after.step_s)
-lesson.keep(script_launches=board.before.launches - board.after.launches)
-lesson.keep(script_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
-seconds = [running_example.score(s).step_s for s in (in_bf16.replace(attention=attention_by_views), in_bf16)]
-lesson.keep(half_faster=seconds[0] / seconds[1], script_context=running_example.LARGE.context)
-print(f"in bfloat16 (simulated): {1e3 * seconds[0]:.3f} ms before, {1e3 * seconds[1]:.3f} ms after")
-board
+# table and the rule are all that it has to know of a mask. Lesson 21 has a kernel that skips what a mask throws away.
 
 # %% [markdown]
-# The context has only {{script_context}} tokens. In float32 the simulated step is {{script_faster:.2f}} times as fast. That difference is smaller than the simulator's error may be. Counted, and so certain, are
-# {{script_mib:.0f}} MiB less and {{script_launches:.0f}} fewer launches a step. In bfloat16 (the line above the table), where SDPA takes *cuDNN*, it is {{half_faster:.2f}} times as fast. The last row is your
-# CPU, timed live: it varies, and says nothing about a GPU.
-#
-# Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
-# nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.
-
-# %% [markdown]
-# ## Your own script
-#
-# First see which attention runs at all. The profiler's table names the operators: `…_flash_attention`,
-# `…_efficient_attention` and `…_cudnn_attention` are fused kernels; `…_attention_math`, or a `_softmax` between two `bmm`,
-# is not. Here is a layer of PyTorch's own, called in two ways:
-
-# %% experiment
-import torch
-from torch import nn
-from torch.profiler import profile
-
-# at home: your own step, on a batch
-layer, x = nn.MultiheadAttention(64, 4, batch_first=True), torch.randn(2, 128, 64)
-
-for need_weights in (True, False):
-    with profile(record_shapes=True) as prof:
-        layer(x, x, x, need_weights=need_weights)
-    for event in prof.key_averages(group_by_input_shape=True):
-        if any(
-            part in event.key
-            for part in ("product_flash", "efficient", "cudnn_attention", "_math", "::_softmax")
-        ):
-            print(f"need_weights={need_weights}: {event.key} × {event.count}, {event.input_shapes[0]}")
-
-# %% [markdown]
-# `need_weights=True` is the default. Whoever asks for the weights gets them as n² numbers, computed by ordinary operators, also if nobody
-# uses them: a softmax over (…, 128, 128) stands in the list. What to try:
-#
-# 1. A softmax over (…, n, n) in the list: is SDPA called at all? Here it is not. Then call it: `need_weights=False`, or SDPA in
-#    place of a formula written out. (In a mask of bools True means *may look* for SDPA, and *may not* for `nn.MultiheadAttention`. And SDPA's `dropout_p` acts in
-#    `eval()` too: pass `p if self.training else 0.0`.) If it is called, put `sdpa_kernel([…])` around the forward pass, with `FLASH_ATTENTION`,
-#    `EFFICIENT_ATTENTION` and `CUDNN_ATTENTION` in the list and without `MATH`, and read the warnings.
-# 2. A mask that is a rule: `is_causal=True` where it is that, else FlexAttention, compiled.
-# 3. Much padding: sort by length, or pack documents into one row (*Further*).
-# 4. A vocabulary many times as wide as the model: the loss in chunks (*Further*).
-#
-# ## Sources on trial
-#
-# Two claims here; one about the loss stands in *Further*.
-
-# %% experiment
-from helpers.lessons.attention import claims
-
-lesson.verdicts(
-    claims.on_trial(steps, kernels),
-    evidence="live (CPU) · simulated (H100)",
-    shown=("19-other-backends", "19-memory-savings"),
-)
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | Written out, memory grows with n²; in a fused kernel with n. | At short n it matters little: {{script_mib:.0f}} MiB for the script, at {{script_context}} tokens. |
-# | A fused kernel is exact: running maximum, running sum. | It rounds in another order, so results differ in the last digits. |
-# | Backward computes the scores again: more FLOPs, fewer bytes. | It pays while moving bytes is the limit. Where arithmetic is, it costs time. |
-# | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
-# | Causal is half of the work, and a window is a band. | Blocks on an edge are computed to the last score. |
-# | A mask is a rule; a block mask is built once for all layers. | Documents need a new one for each batch. |
-#
-# **Read on**: T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135) (2022); M. Milakov and N. Gimelshein, [Online
-# normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on
-# [SDPA](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html), its
-# [backends](https://docs.pytorch.org/docs/stable/nn.attention.html) and
-# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html). Lesson 20 goes on with keys and
-# values that are kept, lesson 21 with a
-# kernel of your own.
-
-# %% experiment
-lesson.progress()
-
-# %% [markdown]
-# ## Further
-#
-# Each section needs only the core, run before it.
-#
 # ### The loss in chunks (35 min)
 #
 # The last layer of a language model makes **logits**: for each token one number per word of the vocabulary. A vocabulary of 100,000
@@ -717,7 +813,7 @@ lesson.verdicts([claims.loss_memory()], evidence="simulated (H100)")
 # backward only multiplies by it.
 
 # %% [markdown]
-# **Exercise 19.3 — a loss whose logits never stand whole** (★★★, 20 min)
+# **Exercise 19.4 — a loss whose logits never stand whole** (★★★, 20 min)
 #
 # Write the loss of a last layer as one function, which anybody can put at the end of a model.
 #
@@ -855,7 +951,7 @@ you.against(
 # must not be asked for the first of the next. And no document may look into its neighbour.
 
 # %% [markdown]
-# **Exercise 19.4 — documents in one row** (★★, 20 min)
+# **Exercise 19.5 — documents in one row** (★★, 20 min)
 #
 # Put whole documents into rows of `length` tokens, and make what the model needs beside the tokens. From the table `document` it makes
 # its mask, the rule `(document[b, i] == document[b, j]) & (i >= j)`. Do it without looking into a tensor, so that nothing would wait if the

@@ -11,15 +11,15 @@
 #
 # Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to
 # rounding, if the kernel is right. (The recap says what it may hide.)
-# The course counts each element that goes through a pointer. These counts are the same on a GPU.
+# The course counts each element that goes through a pointer. That follows from your code alone, so a GPU is asked for the same.
 #
-# **Time** 60 min, with three exercises; *Further*: 85 min, with two more. **Before this** lessons 01, 02 and 11 (strides, autograd,
-# torch.compile).
+# **Time** 60 min, with two exercises; *Further*: 120 min, with three more. **Before this** lessons 01, 02 and 11 (strides, autograd,
+# torch.compile); 19 and 20 explain what is here said of attention and of caches.
 #
 # **Afterwards you can**
 # - write a kernel from programs, blocks and masks, for any shape and any strides;
 # - say how many bytes a kernel has to move, count how many it moves, and leave out those that nobody needs;
-# - make a kernel an operator of PyTorch, with a gradient, that compiles with the rest.
+# - say why a model with a kernel in it may no longer learn, and what PyTorch has to be told.
 #
 # The exercises need Triton, 1 GB on disk: `make lab EXTRAS=kernels` installs it on Linux. Elsewhere you can read the lesson, which then
 # shows runs that were kept, and cannot test the exercises.
@@ -52,14 +52,15 @@ lesson.start(
 #
 # - [`tl.load(addresses, mask=…, other=…)`](https://triton-lang.org/main/python-api/generated/triton.language.load.html)
 #   brings a block from memory. Where the **mask** is false nothing is read, and the block holds `other`.
-#   Without `other` the block may hold anything there. This course puts NaN there (−1 in integers), so that you notice. That is
+#   Without `other` the block may hold anything there. This course puts NaN there (−1 in integers), so that you notice. Such a lane is
 #   harmless where the store is masked too, and wrong in a sum.
 # - [`tl.store(addresses, values, mask=…)`](https://triton-lang.org/main/python-api/generated/triton.language.store.html)
 #   writes a block. Where the mask is false nothing is written.
 # - What stands between is arithmetic on blocks. A place in a block is called a **lane**.
 #
 # This kernel adds two vectors. `add_kernel[(programs,)](…)` launches it. `triton.cdiv(n, BLOCK)` is n ÷ BLOCK, rounded up: as many
-# blocks as cover n elements.
+# blocks as cover n elements. (On a GPU a program is run by one block of CUDA threads, 128 of them by default: `num_warps=4`. `BLOCK` is how many
+# elements it handles, often 1,024 and more. Here it is small, so that you can count.)
 
 
 # %% experiment
@@ -179,9 +180,9 @@ lesson.keep(saved=rows["five operators"].bytes / rows["F.softmax"].bytes, writte
 you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H100) · live (CPU)")
 
 # %% [markdown]
-# One kernel must at least read x once and write the result once, and `F.softmax` does just that. The five operators move {{saved:.0f}} times as
-# much. This is what fusion saves, and **the compiler does it for you**: Inductor writes {{written}} for the five operators, and stores
-# no whole `z` and no whole `powers`. So first look for an operator, then compile. A kernel of your own pays where both leave
+# One kernel must at least read x once and write the result once. The simulation counts just that for `F.softmax`. The five operators move {{saved:.0f}} times as
+# much. This is what fusion saves, and **the compiler does it for you**: Inductor writes {{written}} for the five operators.
+# (One kernel may still read x more than once, if a row is long: *Further*.) So first look for an operator, then compile. A kernel of your own pays where both leave
 # something:
 #
 # - another **algorithm**: Inductor fuses what you wrote, and knows a better way for a few patterns only;
@@ -193,8 +194,9 @@ you.against(times, experiments.ways(rows, 2048 * 1024), evidence="simulated (H10
 # **Exercise 21.1 — softmax, read once** (★★, 15 min)
 #
 # Write a softmax over the rows of a matrix, by a kernel alone. The test hands you an x whose numbers **only kernels can
-# read**: an operator of PyTorch finds NaN in it. `torch.empty(x.shape, dtype=x.dtype)` makes the result (`empty_like` would keep
-# the strides of x). Try tensors of your own first: `softmax(torch.randn(3, 5))`. In a kernel everything in `tl` is allowed. You need
+# read**: an operator of PyTorch finds NaN in it. `x.new_empty(x.shape)` makes the result (`empty_like` would keep
+# the strides of x). So nothing but your kernel can have computed the result. Try tensors of your own
+# first: `softmax(torch.randn(3, 5))`; in the interpreter a kernel may `print`. In a kernel everything in `tl` is allowed. You need
 # `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`. In the kernel the
 # test refuses what Triton's compiler does not know: lists, NumPy, names from outside.
 #
@@ -265,15 +267,16 @@ lesson.keep(by_operator=experiments.recorded_us("F.softmax"), by_compiler=experi
 experiments.with_yours(softmax)
 
 # %% [markdown]
-# A few lines of yours move as little as PyTorch's own kernel. A real H100 on 16,384 such rows, recorded: such a Triton kernel takes
-# {{by_hand:.0f}} µs, `F.softmax` {{by_operator:.0f}}, the compiler's kernel {{by_compiler:.0f}}. So a kernel written by hand beats the operator here, and
-# the compiler reaches the same without it. (With rows of 1,024 all three are alike.) Nobody computes a softmax with less than one load and one store. **So
-# the rule stands: first an operator, then the compiler.** When does only a kernel of your own win?
+# A few lines of yours move as little as PyTorch's own kernel. A real H100 on 16,384 such rows of float32, recorded: such a Triton kernel takes
+# {{by_hand:.0f}} µs, `F.softmax` {{by_operator:.0f}}, the compiler's kernel {{by_compiler:.0f}}. So at this length a kernel written by hand beats the operator (nobody measured why), and
+# the compiler reaches the same without it. (With rows of 1,024 all three are alike. With 64 rows only, the operator wins: a launch by
+# Triton costs the CPU more. The table is in *Further*.) Nobody computes a softmax with less than one load and one store. **So
+# the rule stands: first an operator, then the compiler.** When can only a kernel of your own win?
 #
 # ## 3 · Leave work out
 #
-# It wins where it does *less*. Here is such a place. A model writes eight texts at once, and each of them gets its next token (lesson 20).
-# Of every earlier token a **cache** holds a key and a value, of 64 numbers each. It has room for 512 tokens of each text. The picture
+# Where it does *less*. Here is such a place. A model writes eight texts at once, and each of them gets its next token (lesson 20).
+# Of every earlier token a **cache** (a *KV cache*) holds a key and a value, of 64 numbers each. It has room for 512 tokens of each text. The picture
 # below shows how much of it each text has filled.
 #
 # The new token has a query. Its product with a key is a score, softmax makes weights of the scores, and the result is the sum of the
@@ -284,24 +287,29 @@ experiments.with_yours(softmax)
 # - **a kernel**: a program for each text, which looks up how many places its text has filled. Look for the mask in it.
 #
 # Its blocks have two axes. As in PyTorch `a[:, None]` is a column and `b[None, :]` a row, and together they make a block;
-# `tl.where(mask, a, b)` is `torch.where`.
+# `tl.where(mask, a, b)` is `torch.where`. `keep_dims=True` keeps the axis
+# along which a sum goes, with one place in it. One address loads one number. The comments say how large each block is.
 
 
 # %% experiment
 @triton.jit
 def attend_kernel(q, k, v, filled, out, PLACES: tl.constexpr, D: tl.constexpr):
-    text, d = tl.program_id(0), tl.arange(0, D)[None, :]  # d: a row
-    place = tl.arange(0, PLACES)[:, None]  # a column; with a row it makes a block of PLACES × D
-    mask = place < tl.load(filled + text)
-    at = (text * PLACES + place) * D + d
+    text = tl.program_id(0)
+    d = tl.arange(0, D)[None, :]  # 1 × D
+    place = tl.arange(0, PLACES)[:, None]  # PLACES × 1
+    mask = place < tl.load(filled + text)  # PLACES × 1: which places this text has filled
+    at = (text * PLACES + place) * D + d  # PLACES × D
     keys = tl.load(k + at, mask=mask, other=0.0)
-    scores = tl.sum(keys * tl.load(q + text * D + d), 1, keep_dims=True) / D**0.5
+    query = tl.load(q + text * D + d)  # 1 × D
+    scores = tl.sum(keys * query, 1, keep_dims=True) / D**0.5  # PLACES × 1
     scores = tl.where(mask, scores, -float("inf"))
-    powers = tl.exp(scores - tl.max(scores, 0))
+    powers = tl.exp(scores - tl.max(scores, 0, keep_dims=True))  # 0 where not filled
+    weights = powers / tl.sum(powers, 0, keep_dims=True)  # PLACES × 1, in all 1
     values = tl.load(v + at, mask=mask, other=0.0)
-    tl.store(out + text * D + d, tl.sum(values * powers / tl.sum(powers, 0), 0, keep_dims=True))
+    tl.store(out + text * D + d, tl.sum(weights * values, 0, keep_dims=True))
 
 
+# %% experiment
 def attend(q, k, v, filled):
     out = torch.empty_like(q)
     attend_kernel[(len(q),)](q, k, v, filled, out, PLACES=k.shape[2], D=k.shape[3])
@@ -346,45 +354,34 @@ you.against(
 )
 
 # %% [markdown]
-# The kernel moves {{less:.1f}} times fewer bytes than the operator, with the same result. One line does it: **the mask**. In section 1
-# the mask kept a program from writing where it must not. Here it also keeps it from reading what counts for nothing.
+# The kernel moves {{less:.1f}} times fewer bytes than the operator, with the same result. **The mask** does it. In section 1
+# it kept a program from writing where it must not. Here it also keeps it from reading what counts for nothing.
 #
-# Why does the operator not leave the places out? It computes the scores of all of them, and then the mask throws some away.
-# (Its other kernels make a mask of numbers from the one of bools.) `torch.compile` calls the same operator. Cutting helps only up to the longest text. The CPU has to know how
-# long that is, so it waits for the GPU (lesson 03), and the shape changes whenever that text grows, while a CUDA graph has one shape
+# The operator reads all places, computes all scores, and then throws away those that the mask forbids. `torch.compile` calls the same
+# operator. Cutting helps only up to the longest text. Then the shape changes whenever that text grows, and a CUDA graph has one shape
 # (lesson 07). The kernel looks `filled` up while it runs, so its launch is always the same.
 #
-# Fewer bytes are not as much less time by themselves. Eight programs keep few of a GPU's multiprocessors busy, and the longest text decides when
-# all are done. Also, 512 × 64 numbers are much for one program. So a kernel for a GPU goes through the places in blocks, up to the
-# last filled one, and cuts long texts into parts for several programs. The loads stay the same.
+# Five times fewer bytes need not mean a fifth of the time. This cache has 2 MB, which an H100 reads in less than a µs; here nobody would gain, since a
+# launch takes longer. With a cache of gigabytes the bytes count. Then eight programs are too few for a GPU, and the longest text decides when
+# all are done. So a kernel for a GPU goes through the places in blocks, up to the
+# last filled one, and cuts long texts into parts for several programs. (Not recorded here.)
 #
 # Servers have such kernels: [W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180). PyTorch has one as well, on a GPU and for
 # inference: [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) takes the lengths as `seqused_k`. So look
 # there first, and write a kernel where your rule is in none of them.
 #
-# Does leaving out win time on a real card?
-# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) (lesson 19) takes a mask as a rule. From the
-# rule it generates a Triton kernel that leaves out whole blocks of scores. Here it is beside SDPA, recorded:
-
-# %% experiment
-lesson.keep(window_times=experiments.recorded_gain())
-experiments.recorded_left_out()
-
-# %% [markdown]
-# Here arithmetic is saved too, since every token has a query. Of FlexAttention's three rules the one with fewer scores takes less time. SDPA on all
-# scores takes {{window_times:.1f}} times as long as the sliding window, and has no argument for one. With a mask as a tensor (first row) SDPA computes
-# all scores and throws many away; it takes even longer than without one. With `is_causal=True` it leaves out the same blocks as
-# FlexAttention's causal rule, and is the faster one.
+# Does leaving out win time on a real card? *Further* has a recording.
 #
 # > **Rule.** A kernel of your own wins by what it does not load and not compute.
 # > *Where it stops:* where nothing can be left out (a full cache); where an operator leaves it out already; and where the numbers that
 # > count lie scattered, because a GPU fetches 32 bytes at a time.
 #
-# **Exercise 21.2 — sinks and a window** (★★, 8 min)
+# **Exercise 21.2 — sinks and a window** (★, 7 min)
 #
-# A rule that no argument of SDPA expresses. (FlexAttention can say it, and leaves out whole blocks only.) So that long texts stay cheap, a
-# new token looks back at two kinds of places only: the last `window` filled ones, and the first `sinks` ones, which a model needs more than one would think
-# ([G. Xiao and others, 2023](https://arxiv.org/abs/2309.17453)). Begin with a copy of `attend_kernel`, and read no place that does
+# So that long texts stay cheap, a new token looks back at two kinds of places only: the last `window` filled ones, and the first `sinks` ones. (Much of a
+# model's attention goes to the first tokens, whatever they are; without them it breaks down:
+# [G. Xiao and others, 2023](https://arxiv.org/abs/2309.17453).) SDPA can only mask the rest, and reads it all. (FlexAttention of lesson 19 takes such
+# a rule too, and skips whole blocks: 128 × 128 scores by default.) Begin with a copy of `attend_kernel`, and read no place that does
 # not count. As in 21.1 only kernels can read the numbers, those of `filled` too.
 #
 # <details><summary>Hint 1</summary>A place counts if it is filled <em>and</em> (is one of the first <em>or</em> one of the last).
@@ -503,6 +500,131 @@ you.against({"50 steps": experiments.kept("50 steps", fifty_steps)}, evidence=ex
 # - a **fake** (`register_fake`): a second function, which gives only the shape, strides, dtype and device of the result;
 # - a **gradient** (`register_autograd`): what backward does.
 #
+# With all three, `add` is an operator that trains:
+
+
+# %% experiment
+@torch.library.custom_op("lesson21::taught", mutates_args=())
+def taught(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return add(x, y)
+
+
+taught.register_fake(lambda x, y: torch.empty_like(x))  # the result's form, without its numbers
+taught.register_autograd(lambda ctx, grad: (grad, grad))  # of x + y: what comes in, for both
+print(experiments.kept("50 steps with an operator", lambda: fifty_steps(taught)))
+
+# %% [markdown]
+# > **Rule.** A kernel goes into a model as an operator: with a fake, which the compiler asks for, and a gradient, which backward asks for.
+# > *Where it stops:* the box is closed for the compiler too. It fuses nothing into it: what stands before and after your kernel
+# > is read and written again. On a GPU [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator that stays open.
+#
+# *Further* begins here: what happens without each label, how they are tested, and an operator whose gradient is a kernel too.
+
+# %% [markdown]
+# ## The running example
+#
+# The script of lesson 00 writes GELU out by its formula, `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`; since lesson 02 it calls
+# `F.gelu`. What would a kernel of your own buy there? Count what each way moves:
+
+# %% experiment
+from helpers.running_example import plain as plain_script
+
+wide = (8 * 128, 4 * 256)
+gelu = {
+    "the script's formula": experiments.on_card(plain_script.activation, torch.empty(wide)),
+    "F.gelu": experiments.on_card(lambda x: F.gelu(x, approximate="tanh"), torch.empty(wide)),
+    "one kernel that reads once": experiments.Way(1, 2.0 * 4 * wide[0] * wide[1]),
+}
+lesson.keep(
+    gelu_kernels=gelu["the script's formula"].kernels,
+    gelu_times=gelu["the script's formula"].bytes / gelu["F.gelu"].bytes,
+)
+experiments.ways(gelu, wide[0] * wide[1], first="GELU")
+
+# %% [markdown]
+# The formula launches {{gelu_kernels}} kernels and moves {{gelu_times:.0f}} times as much as need be. A kernel of your own
+# would end that. But `F.gelu` ends it too, and it is there. It reads x once and writes the result once, and in a GELU nothing can be
+# left out. So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator, the compiler, a kernel.
+#
+# ## Your own script
+#
+# Where would fusing, or a kernel, pay? Where operators that do little arithmetic follow one another and read much. The profiler lists
+# operators with the shapes of their inputs. Here are those of a toy step that read most:
+
+# %% experiment
+import math
+
+from torch.profiler import ProfilerActivity, profile
+
+from helpers.own_script import toy
+
+_, _, _, loader, _, step = toy(width=256, batch=64)  # at home: your own step and loader
+VIEWS = (
+    "as_strided t transpose view reshape resolve_conj detach expand unsqueeze".split()
+)  # they read nothing
+
+batch = next(iter(loader))
+step(batch)  # warm-up
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+    step(batch)
+reads = {}
+for event in prof.key_averages(group_by_input_shape=True):
+    shapes = [
+        tuple(shape) for shape in event.input_shapes if shape and all(isinstance(n, int) for n in shape)
+    ]
+    if event.key.startswith("aten::") and event.key.removeprefix("aten::") not in VIEWS:
+        elements = event.count * sum(math.prod(shape) for shape in shapes)
+        reads[event.key, str(shapes)] = reads.get((event.key, str(shapes)), 0) + elements
+for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1], item[0]))[:8]:
+    print(f"{elements:8,} elements in  {name:24} {shapes}")
+
+# %% [markdown]
+# An operator that calls another (linear, addmm) is listed twice. Look at element-wise operators and reductions with large inputs, and
+# ask in this order:
+#
+# 1. Is there one operator for all of them together (`F.rms_norm`, `F.scaled_dot_product_attention`, `F.cross_entropy`)? Here AdamW leads
+#    (`addcdiv_`, `addcmul_`, `lerp_` are its steps), and there is one: `torch.optim.AdamW(…, fused=True)`.
+# 2. Does `torch.compile` join them?
+# 3. Do they compute what is thrown away: padding, empty places, masked scores? Then write the kernel. Count its loads by hand, check its
+#    results in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all your kernels there, if nothing is compiled). Then launch it on
+#    tensors of the GPU, time it (`triton.testing.do_bench(lambda: softmax(x))`), and let `@triton.autotune` try values of `BLOCK` and `num_warps`.
+#
+# <details><summary>What this list shows on a GPU</summary>
+# There you do not find the optimizer in it: its <code>_foreach_</code> and <code>_fused_</code> operators take lists of tensors, whose shapes
+# <code>input_shapes</code> does not show. Count them as passes over all parameters. Under <code>torch.compile</code>, generated kernels
+# have names of their own (<code>triton_…</code>, <code>cpp_fused_…</code>), and these lines pass over them: what is listed was not fused.</details>
+#
+# ## Sources on trial
+
+# %% experiment
+from helpers.lessons.a_kernel_of_your_own import claims
+
+lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU)")
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | First an operator, then the compiler, then a kernel. | The algorithm itself has to change, or no operator knows your format. |
+# | Count elements loaded and stored; the least is every input once, every output once. | Products of matrices: there the arithmetic takes the time, if tiles are large enough. |
+# | A kernel of your own wins by what it does not load and not compute. | There is nothing to leave out, or an operator leaves it out already. |
+# | A mask at each load and store, `other` neutral for what follows. | Sides that are multiples of the block need none. A mask there costs little, and is still right. |
+# | A kernel goes into a model as an operator, with a fake and a gradient. | The compiler fuses nothing into it. `triton_op`, on a GPU, stays open. |
+# | The interpreter finds wrong formulas, masks and strides; the course's counters say what a kernel moves. | It also runs what Triton's compiler refuses, and blocks too large for the chip. Neither knows about time, or about programs that run at once. |
+#
+# **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
+# [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for
+# softmax*, 2018](https://arxiv.org/abs/1805.02867).
+
+# %% [markdown]
+# ## Further
+#
+# Each section needs only the core, run before it; the product in tiles needs the section on reuse too.
+
+# %% [markdown]
+# ### The labels, one by one (32 min)
+#
 # Who asks for which label, and when? Five uses of `add` as an operator. *Compiled* is `torch.compile(fullgraph=True)`. Which of them
 # work?
 
@@ -531,8 +653,6 @@ def made(name, fake):
 
 
 bare, faked = made("lesson21::add_bare", fake=False), made("lesson21::add", fake=True)
-taught = made("lesson21::taught", fake=True)
-taught.register_autograd(lambda ctx, grad: (grad, grad))  # of x + y: what comes in, for both
 trained = x.clone().requires_grad_()
 
 used = {  # each: which operator, on which x, and whether it is compiled
@@ -552,12 +672,8 @@ you.against({name: kinds[name] for name in you}, experiments.said(forms), eviden
 
 # %% [markdown]
 # The table has the messages that you will meet at work. **The compiler asks for the fake**: it captures a graph without
-# computing, so it has to know each result's shape, strides and dtype. **Backward asks for the gradient**. Compiled, it is asked for already at the first
-# call: backward is captured too, and the kernel that it launches has to be an operator as well. So the operator is no silent hole any more. With all labels the
-# training from above comes out right:
-
-# %% experiment
-print(experiments.kept("50 steps with an operator", lambda: fifty_steps(taught)))
+# computing, so it has to know each result's shape, strides and dtype. **Backward asks for the gradient**. Where the call is compiled, the question comes at the first
+# call already, because backward is captured too. (So if your gradient launches a kernel, make that an operator too.) So the operator is no silent hole any more.
 
 # %% [markdown]
 # The gradient of a sum needs nothing of forward. That of a square needs the input. You write a function that keeps it. PyTorch calls it after
@@ -607,8 +723,7 @@ you.against(said, told, evidence=experiments.LIVE)
 # - It compares your gradient only with itself, compiled against plain: a wrong formula passes. Compare it with that of PyTorch's own operators.
 #
 # > **Rule.** One operator for the kernel, one for its backward, a fake for each, and opcheck on inputs of several layouts.
-# > *Where it stops:* the box is closed for the compiler too. It fuses nothing into it: what stands before and after your kernel
-# > is read and written again.
+# > *Where it stops:* opcheck knows your inputs only, and no right gradient.
 #
 # **Exercise 21.3 — an operator with a gradient** (★★, 12 min)
 #
@@ -676,105 +791,23 @@ check_operator(Used(3, 5, layout="columns"), Used(2, 7, "float16", "sliced", twi
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## The running example
+# ### Leaving out, on a real card (4 min)
 #
-# The script of lesson 00 writes GELU out by its formula, `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`; since lesson 02 it calls
-# `F.gelu`. What would a kernel of your own buy there? Count what each way moves:
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) (lesson 19) takes a mask as a rule. From the
+# rule it generates a Triton kernel that leaves out whole blocks of scores. Here it is beside SDPA, recorded:
 
 # %% experiment
-from helpers.running_example import plain as plain_script
-
-wide = (8 * 128, 4 * 256)
-gelu = {
-    "the script's formula": experiments.on_card(plain_script.activation, torch.empty(wide)),
-    "F.gelu": experiments.on_card(lambda x: F.gelu(x, approximate="tanh"), torch.empty(wide)),
-    "one kernel that reads once": experiments.Way(1, 2.0 * 4 * wide[0] * wide[1]),
-}
-lesson.keep(
-    gelu_kernels=gelu["the script's formula"].kernels,
-    gelu_times=gelu["the script's formula"].bytes / gelu["F.gelu"].bytes,
-)
-experiments.ways(gelu, wide[0] * wide[1], first="GELU")
+lesson.keep(window_times=experiments.recorded_gain())
+experiments.recorded_left_out()
 
 # %% [markdown]
-# The formula launches {{gelu_kernels}} kernels and moves {{gelu_times:.0f}} times as much as need be. A kernel of your own
-# would end that. But `F.gelu` ends it too, and it is there. It reads x once and writes the result once, and in a GELU nothing can be
-# left out. So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator, the compiler, a kernel.
+# In *eight causal documents* eight texts lie in one row, and a token looks only at earlier ones of its own text. In a *window of 256* it looks
+# at the 256 before it. Here every token has a query, so arithmetic is saved too. Fewer blocks take less time, but not as
+# much less: without any mask SDPA computes all blocks, and takes {{window_times:.1f}} times as long as the window, which computes a twentieth.
+# (What a kernel does besides the scores stays.) SDPA has no argument that leaves out all but a window: a mask as a tensor (first row) throws
+# away what was computed, and takes even longer. With `is_causal=True` it leaves out the same blocks as FlexAttention's causal
+# rule, and is the faster one.
 #
-# ## Your own script
-#
-# Where would a kernel pay? Where operators that do little arithmetic follow one another and read much. The profiler lists
-# operators with the shapes of their inputs. Here are those of a toy step that read most:
-
-# %% experiment
-import math
-
-from torch.profiler import ProfilerActivity, profile
-
-from helpers.own_script import toy
-
-_, _, _, loader, _, step = toy(width=256, batch=64)  # at home: your own step and loader
-VIEWS = (
-    "as_strided t transpose view reshape resolve_conj detach expand unsqueeze".split()
-)  # they read nothing
-
-batch = next(iter(loader))
-step(batch)  # warm-up
-with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
-    step(batch)
-reads = {}
-for event in prof.key_averages(group_by_input_shape=True):
-    shapes = [
-        tuple(shape) for shape in event.input_shapes if shape and all(isinstance(n, int) for n in shape)
-    ]
-    if event.key.startswith("aten::") and event.key.removeprefix("aten::") not in VIEWS:
-        elements = event.count * sum(math.prod(shape) for shape in shapes)
-        reads[event.key, str(shapes)] = reads.get((event.key, str(shapes)), 0) + elements
-for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1], item[0]))[:8]:
-    print(f"{elements:8,} elements in  {name:24} {shapes}")
-
-# %% [markdown]
-# An operator that calls another (linear, addmm) is listed twice. Look at element-wise operators and reductions with large inputs, and
-# ask in this order:
-#
-# 1. Is there one operator for all of them together (`F.rms_norm`, `F.scaled_dot_product_attention`, `F.cross_entropy`)? Here AdamW leads
-#    (`addcdiv_`, `addcmul_`, `lerp_` are its steps), and there is one: `torch.optim.AdamW(…, fused=True)`.
-# 2. Does `torch.compile` join them?
-# 3. Do they compute what is thrown away: padding, empty places, masked scores? Then write the kernel. Count its loads by hand, check its
-#    results in the interpreter (`TRITON_INTERPRET=1 python train.py` runs all your kernels there, if nothing is compiled), then time it on the GPU.
-#
-# <details><summary>What this list shows on a GPU</summary>
-# There you do not find the optimizer in it: its <code>_foreach_</code> and <code>_fused_</code> operators take lists of tensors, whose shapes
-# <code>input_shapes</code> does not show. Count them as passes over all parameters. Under <code>torch.compile</code>, generated kernels
-# have names of their own (<code>triton_…</code>, <code>cpp_fused_…</code>), and these lines pass over them: what is listed was not fused.</details>
-#
-# ## Sources on trial
-
-# %% experiment
-from helpers.lessons.a_kernel_of_your_own import claims
-
-lesson.verdicts(claims.on_trial(), evidence="simulated (H100) · live (CPU)")
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | First an operator, then the compiler, then a kernel. | The algorithm itself has to change, or a format is nobody's. |
-# | Count elements loaded and stored; the least is every input once, every output once. | Products of matrices: there the arithmetic takes the time, if tiles are large enough. |
-# | A kernel of your own wins by what it does not load and not compute. | There is nothing to leave out, or an operator leaves it out already. |
-# | A mask at each load and store, `other` neutral for what follows. | Sides that are multiples of the block need none. A mask there costs little, and is still right. |
-# | A custom operator for kernel and backward, a fake for each, opcheck. | On a GPU the compiler sees `@triton.jit` kernels itself, and [`triton_op`](https://docs.pytorch.org/docs/stable/library.html) leaves them visible. |
-# | The interpreter finds wrong formulas, masks and strides; the course's counters say what a kernel moves. | It also runs what Triton's compiler refuses, and blocks too large for the chip. Neither knows about time, or about programs that run at once. |
-#
-# **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
-# [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for
-# softmax*, 2018](https://arxiv.org/abs/1805.02867).
-
-# %% [markdown]
-# ## Further
-#
-# Each section needs only the core, run before it; the product in tiles needs the section on reuse too.
 
 # %% [markdown]
 # ### Reuse (12 min)
@@ -1058,7 +1091,7 @@ experiments.recorded_softmaxes()
 # dx is a matter of one row. dw is a sum **over rows**, so over programs. Three ways: every program adds its row to dw by
 # [`tl.atomic_add`](https://triton-lang.org/main/python-api/generated/triton.language.atomic_add.html), which loads and stores;
 # every program writes its part, and a second launch adds them up; a few programs take many rows each, and keep their part on
-# the chip.
+# the chip. (Atomic additions come in any order, so on a GPU their sum may differ in the last digits from run to run.)
 #
 # **Exercise 21.5 — RMSNorm, forward and backward** (★★★, 35 min)
 #

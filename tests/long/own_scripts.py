@@ -120,9 +120,7 @@ def bought(
         apart = [before - after for before, after in zip(steps[""], steps[name], strict=True)]
         figures = [sum(row.buys_s for row in rows), sum(row.next_s for row in rows)]
         figures += [min(steps[""]) - min(steps[name]), statistics.median(apart)]
-        print(
-            f"{name:45} {min(told[name], default='-'):>4}  " + "".join(f"{1e3 * s:10.2f}" for s in figures)
-        )
+        print(f"{name:45} {min(told[name], default='-'):>4}  " + "".join(f"{1e3 * s:10.2f}" for s in figures))
 
 
 def losses(text: str, arguments: list[str], folder: Path) -> list[float]:

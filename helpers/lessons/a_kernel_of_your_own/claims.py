@@ -78,5 +78,5 @@ def without_a_fake() -> Claim:
         "21-fake", "custom-ops", "an operator that has to work with torch.compile needs a fake kernel",
         f"fullgraph=True, with a fake: {said[True]}; without: {said[False]}",
         "confirmed" if "error" in said[False] and "error" not in said[True] else "refuted",
-        "4 · An operator of PyTorch",
+        "Further: The labels, one by one",
     )  # fmt: skip

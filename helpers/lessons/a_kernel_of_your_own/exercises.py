@@ -443,7 +443,7 @@ def check_operator(*cases: Used) -> None:
         cases,
         drive=_drive_operator,
         verify=verify,
-        look="4 · An operator of PyTorch",
+        look="Further: The labels, one by one",
         counters=False,
         once="it is compiled, which takes seconds",
     )

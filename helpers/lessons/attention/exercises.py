@@ -1,4 +1,5 @@
-"""Tests of lesson 19: attention in blocks, blocks that a mask leaves, a loss in chunks, sequences in one row."""
+"""Tests of lesson 19: attention in blocks, calls that get a fused kernel, blocks that a mask keeps, a loss in chunks, sequences in
+one row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -62,7 +63,7 @@ def check_blockwise_attention(*cases: check.Case, budget: bool = True) -> None:
         "match": check.Match(rtol=1e-9, atol=1e-11) if double else check.Match(rtol=1e-4, atol=1e-5),
         "budget": _in_blocks if budget else None,
         "verify": each(own_work("dot_product")),
-        "look": "2 · Softmax in blocks, once",
+        "look": "2 · A softmax that never sees its whole row",
     }
     if budget:
         known["note"] = (
@@ -72,7 +73,67 @@ def check_blockwise_attention(*cases: check.Case, budget: bool = True) -> None:
     check.function("blockwise_attention", cases, _attended, **known)
 
 
-# --- 19.2 kept_blocks ---------------------------------------------------------------------------------------------
+# --- 19.2 fused_attention -----------------------------------------------------------------------------------------
+
+
+def lying(
+    *batch: int, n: int, m: int, d: int, e: int, seed: int, layout: str = "rows", masked: bool = False, dtype: str = "float32",
+) -> check.Case:  # fmt: skip
+    """q (…, n, d), k (…, m, d), v (…, m, e), and a mask of bools that keeps a part if `masked`. layout: how the three lie.
+
+    "rows": contiguous; "heads": heads side by side for each token, as a layer's projection leaves them; "columns": transposed;
+    "shared": all of v's features are one.
+    """
+    three_of = three(*batch, n=n, m=m, d=d, e=e, seed=seed, dtype=dtype)
+    if layout == "heads":
+        three_of = [t.transpose(-2, -3).contiguous().transpose(-2, -3) for t in three_of]
+    if layout == "columns":
+        three_of = [t.mT.contiguous().mT for t in three_of]
+    if layout == "shared":
+        three_of[2] = three_of[2][..., :1].expand(*three_of[2].shape[:-1], e)
+    if not masked:
+        return check.case(*three_of)
+    kept = (torch.arange(n)[:, None] + 2 * torch.arange(m)) % 3 > 0
+    kept[:, 0] = True  # nobody is without a key
+    return check.case(*three_of, kept)
+
+
+def _by_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+
+
+def _without_needless_copies(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> dict[str, int]:
+    """Twice a tensor that has to be copied; the kernel's result, one number a query, and a copy of the result; the mask as numbers."""
+    width, rows = max(q.shape[-1], v.shape[-1]), q[..., 0].numel()
+    copied = sum(2 * t[..., 0].numel() * width for t in (q, k, v) if t.shape[-1] < width or t.stride(-1) != 1)
+    numbers = copied + rows * (width + 1 + v.shape[-1]) + (2 * mask.numel() if mask is not None else 0) + 8
+    return {"peak_live_bytes": q.element_size() * numbers}
+
+
+def _one_fused(report: check.Report) -> str | None:
+    ran = report.counts["by_operator"]
+    by_hand = [op for op in ran if any(word in op for word in ("bmm", "matmul", ".mm", "softmax"))]
+    fused = sum(times for op, times in ran.items() if "_attention" in op)
+    if by_hand:
+        return f"values are right, by {', '.join(by_hand)}: no fused kernel took the call"
+    return None if fused == 1 else f"values are right, by {fused} calls of a fused kernel; wanted one"
+
+
+def check_fused_attention(*cases: check.Case) -> None:
+    """cases: q, k, v, and perhaps a mask."""
+    check.function(
+        "fused_attention",
+        cases,
+        _by_sdpa,
+        match=check.Match(rtol=1e-4, atol=1e-5),
+        verify=each(_one_fused, told=True),
+        budget=_without_needless_copies,
+        look="3 · Which kernel did you get?",
+        note="Too many bytes? Then a tensor is copied that a fused kernel would take as it lies.",
+    )
+
+
+# --- 19.3 kept_blocks ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -161,11 +222,11 @@ def _wrong_blocks(report: check.Report) -> str | None:
 
 def check_kept_blocks(*cases: Blocks) -> None:
     judge = each(_wrong_blocks, told=True)
-    look = "4 · A mask is a rule, and leaves blocks"
+    look = "Further: The blocks of a rule"
     check.function("kept_blocks", cases, drive=_keep, verify=judge, look=look)
 
 
-# --- 19.3 chunked_cross_entropy -----------------------------------------------------------------------------------
+# --- 19.4 chunked_cross_entropy -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -262,7 +323,7 @@ def check_chunked_cross_entropy(*cases: Losses) -> None:
     check.function("chunked_cross_entropy", cases, drive=_lose, verify=judge, look="The loss in chunks")
 
 
-# --- 19.4 packed --------------------------------------------------------------------------------------------------
+# --- 19.5 packed --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Masks as rules, as FlexAttention's `mask_mod` has them, and the blocks of scores that PyTorch says they leave."""
+"""Masks as rules, as FlexAttention's `mask_mod` has them, and the blocks of scores that PyTorch says they keep."""
 
 from __future__ import annotations
 

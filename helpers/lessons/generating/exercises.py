@@ -398,7 +398,7 @@ def _said(reports: list[check.Report]) -> str:
 
 def check_Scheduler(*cases: Requests) -> None:
     known: dict[str, Any] = {"drive": _scheduled, "verify": each(_wrong_schedule), "passed": _said}
-    check.function("Scheduler", cases, look="4 · Many requests", counters=False, **known)
+    check.function("Scheduler", cases, look="Further: A scheduler", counters=False, **known)
 
 
 def _refused(Scheduler: Callable[..., Any], slots: int, places: int, prompt: int, most: int) -> str:
@@ -420,7 +420,7 @@ def check_refused(*cases: check.Case) -> None:
         if prompt + most > places
         else "let in: ['r0'], by another scheduler: []"
     )
-    check.function("Scheduler", cases, expect, drive=_refused, look="4 · Many requests")
+    check.function("Scheduler", cases, expect, drive=_refused, look="Further: A scheduler")
 
 
 # --- 20.4 speculate -----------------------------------------------------------------------------------------------
