@@ -419,7 +419,7 @@ def fused_attention(
     """softmax(q @ k.mT / √d, where the mask allows) @ v, by one fused kernel.
 
     q: (…, n, d); k: (…, m, d); v: (…, m, e): none, one or two leading dimensions, the same for all three. All float32 or all
-    float64, any strides. d, e: 1 or more, often not the same.
+    float64, any strides. d, e: 2 or more, often not the same.
     mask: bools (n, m), True: may look; or None. Each query has a key to look at.
 
     Returns (…, n, e), of q's dtype, with any strides.
@@ -460,7 +460,9 @@ check_fused_attention(
     lying(3, n=24, m=40, d=24, e=8, seed=13, layout="heads", masked=True),
     lying(2, n=20, m=30, d=6, e=10, seed=14, layout="columns", dtype="float64"),
     lying(1, 2, n=16, m=16, d=4, e=4, seed=15, layout="shared"),
-    lying(n=9, m=7, d=5, e=1, seed=16),
+    lying(n=9, m=7, d=5, e=2, seed=16),
+    lying(2, 4, n=6, m=8, d=6, e=9, seed=18, layout="channels"),  # a pad leaves them so
+    *(lying(2, 3, n=12, m=12, d=d, e=24, seed=d) for d in (8, 16, 8)),  # nothing is left from the call before
     lying(2, 2, n=1, m=64, d=16, e=16, seed=17, masked=True),
 )
 ### END HIDDEN TESTS

@@ -82,13 +82,15 @@ def lying(
     """q (…, n, d), k (…, m, d), v (…, m, e), and a mask of bools that keeps a part if `masked`. layout: how the three lie.
 
     "rows": contiguous; "heads": heads side by side for each token, as a layer's projection leaves them; "columns": transposed;
-    "shared": all of v's features are one.
+    "channels": by torch.channels_last; "shared": all of v's features are one.
     """
     three_of = three(*batch, n=n, m=m, d=d, e=e, seed=seed, dtype=dtype)
     if layout == "heads":
         three_of = [t.transpose(-2, -3).contiguous().transpose(-2, -3) for t in three_of]
     if layout == "columns":
         three_of = [t.mT.contiguous().mT for t in three_of]
+    if layout == "channels":
+        three_of = [t.contiguous(memory_format=torch.channels_last) for t in three_of]
     if layout == "shared":
         three_of[2] = three_of[2][..., :1].expand(*three_of[2].shape[:-1], e)
     if not masked:
