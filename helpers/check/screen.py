@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["opened", "screen", "starred"]
+__all__ = ["is_private", "opened", "screen", "starred"]
 
 #: what may be imported: a module → its names that may be used, or None for all public ones
 _OPEN: dict[str, frozenset[str] | None] = dict.fromkeys(
@@ -159,9 +159,9 @@ _OF_SUPER = _SPECIAL | frozenset(
 )
 #: private names of the course's and torch's own objects, which stay closed also where an answer has one of that name
 _ROADS = frozenset({"_C", "_gpu", "_lane", "_machine", "_mark"})
-#: … and as attributes: of what a sealed GPU hands out, of torch's operators, of a text that typing took for a type
+#: … and as attributes: of what a sealed GPU hands out, of torch's operators and graphs, of a text that typing took for a type
 _THEIRS = _ROADS | frozenset(
-    """_ask _capture _captured _evaluate _graphs _handle _let_go _nodes _op_dk _pool _refused _text _time_ns _timing _told
+    """_ask _capture _captured _codegen _evaluate _graphs _handle _let_go _nodes _op_dk _pool _refused _text _time_ns _timing _told
     _touched _values""".split()
 )
 #: what counting and reading results go through
@@ -221,6 +221,12 @@ def screen(
     except RecursionError:  # a.b.b.b…, a thousand times
         return _TOO_DEEP
     return f"Line {refusals[0][0]} {refusals[0][1]}." if refusals else None
+
+
+def is_private(name: str) -> bool:
+    """Whether a name is somebody's own: `_x`, and `__dict__`, by which all of them are read and written."""
+    special = name[:2] == "__" and name[-2:] == "__"
+    return name == "__dict__" or name[:1] == "_" and not special and not _KNOWN.fullmatch(name)
 
 
 def opened(lesson: str | None) -> frozenset[str]:

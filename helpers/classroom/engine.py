@@ -180,7 +180,11 @@ class Learner:
     def _run(self, step: Step) -> None:
         # what the course's own cells change is meant; and of one that is run again, it was looked at the first time
         looked = step.role in ("setup", "experiment") or step.place in self.ran
-        at = {"place": f"<cell {step.place}>", "flags": self.flags.get(step.place, 0)}
+        at = {
+            "place": f"<cell {step.place}>",
+            "flags": self.flags.get(step.place, 0),
+            "own": step.role in _OWN,
+        }
         reply = self._exchange({"run": step.source, "looked": looked} | at)
         # the other side may say anything: three short texts are kept, and none of another type or length
         kind, text, lines = [str(part)[:KEPT] for part in [*_listed(reply.get("error")), "", "", ""][:3]]

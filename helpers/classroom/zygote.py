@@ -104,8 +104,8 @@ def serve(connection: socket.socket, before: "Intact") -> None:
     the reply is {"broken": why}, and no more; where `looked` is true, this is not asked.
 
     {"ranks": True}, first → {}: a server is forked for drives that run ranks, while this process has run nothing
-    {"run": source, "place": "<cell 3>", "flags": the compiler's, "looked": bool} → {"printed": str, "error": None or
-        [type, text, lines of a traceback]}
+    {"run": source, "place": "<cell 3>", "flags": the compiler's, "own": whether an answer's, "looked": bool} → {"printed": str,
+        "error": None or [type, text, lines of a traceback]}
     {"ask": request of the judge, "looked": bool} → :func:`helpers.check.probe.answer`'s reply
     {} → {}
     {"apart": True} → {}: a copy of this process answers from here on, until {"back": True}; then this one again, which knows
@@ -113,12 +113,12 @@ def serve(connection: socket.socket, before: "Intact") -> None:
     """
     import torch
 
-    from helpers.check import probe
+    from helpers.check import private, probe
     from helpers.ranks import starting
 
     torch.set_num_threads(1)
     # the notebook's names live in a module of their own, so that pickling and inspect find them
-    namespace: dict[str, Any] = {"__name__": "__main__", "display": _display}
+    namespace: dict[str, Any] = {"__name__": "__main__", "display": _display, private.GUARD: private.own}
     while (message := receive(connection)) is not None:
         _more_time()
         reply: dict[str, Any] = {}
@@ -134,7 +134,8 @@ def serve(connection: socket.socket, before: "Intact") -> None:
             else:
                 starting.borrow()
         elif "run" in message:
-            reply = _run(message["run"], message["place"], message.get("flags", 0), namespace)
+            own = bool(message.get("own"))
+            reply = _run(message["run"], message["place"], message.get("flags", 0), namespace, own)
         elif "ask" in message:
             reply = probe.answer(message["ask"], namespace)
         elif "ranks" in message and starting.FORKS:
@@ -162,14 +163,18 @@ def _parts(package: str | None) -> set[str]:
     return {name.removeprefix(start) for name in sys.modules if name.startswith(start)}
 
 
-def _run(source: str, place: str, flags: int, namespace: dict[str, Any]) -> dict[str, Any]:
+def _run(source: str, place: str, flags: int, namespace: dict[str, Any], own: bool) -> dict[str, Any]:
     """One cell, as IPython runs it: statement by statement, also above one that does not compile (a `return` in no function); a
-    last line that is an expression is shown. flags: the compiler's, from earlier cells."""
+    last line that is an expression is shown. flags: the compiler's, from earlier cells. own: an answer's, whose private names
+    are held."""
+    from helpers.check import private
+
     linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
     printed, error = _Kept(), None
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             tree = ast.parse(source, place)
+            tree = private.guarded(tree) if own else tree
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
             for node in tree.body:
                 code = compile(ast.Module([node], []), place, "exec", flags, dont_inherit=True)
