@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from helpers.classroom import sandbox
+from helpers.classroom import engine, sandbox
 from helpers.classroom.bench import Bench
 from helpers.classroom.engine import Learner, Ran, grade
 from helpers.classroom.runner import Runner
@@ -484,6 +484,25 @@ def test_whatever_it_is_said_to_have_died_of(runner: Runner, swept: None, code: 
     ]
     (said,) = [event for event in grade(runner.warm, steps, "01_storage_and_stride") if "passed" in event]
     assert not said["passed"] and "ended before it answered" in said["text"] and said["human"]
+
+
+def test_an_answer_that_comes_drop_by_drop_is_late(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "CELL_S", 2.0)
+    drops = """
+import time
+line.sendall(struct.pack('!Q', 9))
+for _ in range(60):
+    line.sendall(b' ')
+    time.sleep(0.5)
+"""
+    with runner.notebook([SAY + drops]) as notebook:
+        assert "no answer within 2 s" in notebook.ran[0].ended
+
+
+def test_who_says_that_it_has_died_is_not_asked_again(runner: Runner) -> None:
+    with runner.notebook([SAY]) as notebook:
+        notebook._run(Step(1, "setup", "say(json.dumps({'died': 0}).encode())"))
+        assert notebook.died() == 0 and notebook._connection is None
 
 
 def test_a_judge_that_dies_costs_one_test_and_the_next_is_graded() -> None:

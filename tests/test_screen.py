@@ -1,5 +1,7 @@
 """What the screen lets pass and what it refuses; that it says so in the visible test, and when graded."""
 
+import argparse
+import ast
 import re
 import sys
 from functools import cache
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from helpers import check
+from helpers.check import private
 from helpers.check.screen import screen
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
@@ -249,3 +252,39 @@ def test_the_visible_test_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     check.value("answers", {})
     cells.append("def twice(x):\n    return x * 2")
     check.function("twice", [check.case(2)], expect=[4])
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "put(x, 1)",
+        "K._put(x, 1)",
+        "(lambda self: self._n)(x)",
+        "setattr(x, '_n', 1)",
+        "[x for x._n in [1]]",
+        "inside(x)",
+        "x.__dict__['_n']",
+    ],
+)
+def test_private_names_are_of_ones_own_objects(use: str) -> None:
+    """Whatever calls itself self: the run asks whose it is."""
+    answer = """
+def put(self, n):
+    self._n = n
+def inside(self):
+    self.__dict__["_n"] = 1
+class K:
+    def __init__(self):
+        self._n = 1
+    def _put(self, n):
+        self._n += n
+"""
+    names: dict[str, Any] = {"__name__": "__main__", private.GUARD: private.own}
+    exec(compile(private.guarded(ast.parse(answer)), "<cell>", "exec"), names)  # noqa: S102
+    names["x"] = names["K"]()
+    mine = compile(private.guarded(ast.parse(use, mode="exec")), "<cell>", "exec")
+    exec(mine, names)  # noqa: S102
+    names["x"] = argparse.Namespace(_n=1)
+    with pytest.raises(AttributeError, match="is a private name of Namespace, which is not yours"):
+        exec(mine, names)  # noqa: S102
+    assert vars(names["x"]) == {"_n": 1}

@@ -120,7 +120,13 @@ def brief(value: Any, most: int = 70) -> str:
     """A value on one short line: small tensors with their values, larger ones by dtype and shape."""
     if isinstance(value, torch.Tensor):
         dtype = str(value.dtype).removeprefix("torch.")
-        if value.numel() <= 6 and value.is_contiguous() and value.device.type != "meta":
+        # one of no elements may have any shape
+        if (
+            value.numel() <= 6
+            and max(value.shape, default=0) <= 6
+            and value.is_contiguous()
+            and value.device.type != "meta"
+        ):
             numbers = value.tolist()
             return "tensor(" + (repr(numbers) if not value.is_floating_point() else _rounded(numbers)) + ")"
         text = f"{dtype} tensor {tuple(value.shape)}"

@@ -223,9 +223,11 @@ class Learner:
             pass
         except (ValueError, RecursionError):
             ours = False
-        code = died if ours and died is not None else self.close()
+        code = self.close()
         if not ours:  # it is ended here, even where it was the quicker one and left by itself
             code = -signal.SIGKILL
+        elif died is not None:
+            code = died
         if code == -signal.SIGXCPU:
             return {"broken": f"it took more than {CPU_S} s of processor time"}
         self._died = code

@@ -23,6 +23,7 @@ import signal
 import socket
 import struct
 import sys
+import time
 import traceback
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -70,20 +71,25 @@ def send(connection: socket.socket, message: Any) -> None:
 
 
 def receive(connection: socket.socket) -> Any:
-    """The next message; ``None`` when the other side has closed. Raises :class:`TooLarge` before it reads such a one."""
-    head = _exactly(connection, 8)
+    """The next message; ``None`` when the other side has closed. Raises :class:`TooLarge` before it reads such a one, and
+    TimeoutError where it is not there as a whole within the socket's time-out."""
+    seconds = connection.gettimeout()
+    until = None if seconds is None else time.monotonic() + seconds
+    head = _exactly(connection, 8, until)
     if not head:
         return None
     (size,) = struct.unpack("!Q", head)
     if size > MOST:
         raise TooLarge(f"{size:,} bytes")
-    body = _exactly(connection, size)
+    body = _exactly(connection, size, until)
     return json.loads(body) if body else None
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def _exactly(connection: socket.socket, size: int, until: float | None) -> bytes:
     parts = bytearray()
     while len(parts) < size:
+        if until is not None:  # of the message, and not of each piece: it may come drop by drop
+            connection.settimeout(max(until - time.monotonic(), 1e-3))
         chunk = connection.recv(min(size - len(parts), 1 << 20))
         if not chunk:
             return b""

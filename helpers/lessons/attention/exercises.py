@@ -12,6 +12,7 @@ from helpers import check, count
 from helpers.check.compare import difference
 from helpers.check.judges import each, own_work
 from helpers.check.reference import reference
+from helpers.check.results import plain
 from helpers.lessons.attention import masks
 from helpers.lessons.attention.masks import uneven as uneven
 
@@ -187,17 +188,18 @@ _RULES: dict[str, Callable[..., masks.Rule]] = {
 def _keep(
     kept_blocks: Callable[..., Tensor], rule: str, queries: int, keys: int, block: int, of: tuple[int, ...], count: Any
 ) -> dict[str, Any]:  # fmt: skip
-    asked, plain = [0], _RULES[rule](*of)
+    asked, allowed = [0], _RULES[rule](*of)
 
     def listening(b: Any, h: Any, i: Tensor, j: Tensor) -> Tensor:
-        asked[0] += torch.broadcast_shapes(i.shape, j.shape).numel()
+        # a subclass may say any shape
+        asked[0] += torch.broadcast_shapes(plain(i).shape, plain(j).shape).numel()
         if i.numel() and j.numel() and not (0 <= int(i.max()) < queries and 0 <= int(j.max()) < keys):
             raise IndexError(
                 f"the rule was asked for a place that is not there: {queries} queries, {keys} keys"
             )
-        return plain(b, h, i, j)
+        return allowed(b, h, i, j)
 
-    counts = count(kept_blocks, listening, queries, keys, block)
+    counts = count(lambda: plain(kept_blocks(listening, queries, keys, block)))
     table = counts.result
     return {"table": table.detach().clone(), "peak": counts.peak_live_bytes, "asked": asked[0]}
 
@@ -271,7 +273,7 @@ def _lose(chunked_cross_entropy: Callable[..., Tensor], count: Any, **fields: An
 
     def step() -> None:
         parts = [
-            chunked_cross_entropy(h.T if of.turned else h, weight, t, of.rows)
+            plain(chunked_cross_entropy(h.T if of.turned else h, weight, t, of.rows))
             for h, t in zip(stored, targets, strict=True)
         ]
         losses.extend(part.detach().clone() for part in parts)
@@ -344,7 +346,7 @@ def _texts(lengths: Sequence[int]) -> list[Tensor]:
 def _pack(
     packed: Callable[..., dict[str, Tensor]], lengths: tuple[int, ...], length: int, count: Any
 ) -> dict[str, Any]:
-    counts = count(packed, _texts(lengths), length)
+    counts = count(lambda: plain(packed(_texts(lengths), length)))
     return {"rows": {name: t.clone() for name, t in counts.result.items()}, "syncs": counts.syncs}
 
 

@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader
 from helpers import check
 from helpers.check.compare import difference
 from helpers.check.judges import each
+from helpers.check.results import plain
 from helpers.pytorch import private_torch
 
 Tensors = list[torch.Tensor]
@@ -129,7 +130,7 @@ def _use(Documents: Any, **fields: Any) -> list[dict[str, Any]]:
         at_first = {"early": file._reads > reads, "len": len(dataset), "sent": sent}
         for call in asked.calls:
             reads_before, bytes_before = file._reads, file._bytes
-            got = dataset.__getitems__(list(call)) if isinstance(call, list) else [dataset[call]]
+            got = plain(dataset.__getitems__(list(call)) if isinstance(call, list) else [dataset[call]])
             now = {
                 "opened": file._opened - opened,
                 "reads": file._reads - reads_before,
@@ -259,7 +260,7 @@ def _batches(pad_batch: Callable[..., Any], documents: Tensors, count: Any, **op
         tracemalloc.start()
         try:
             with count() as run:
-                batches.append(pad_batch(given, **options))
+                batches.append(plain(pad_batch(given, **options)))
             pythons.append(tracemalloc.get_traced_memory()[1])
         finally:
             tracemalloc.stop()

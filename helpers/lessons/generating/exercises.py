@@ -13,6 +13,7 @@ from torch import Tensor
 from helpers import check, simulate
 from helpers.check.compare import difference
 from helpers.check.judges import each
+from helpers.check.results import plain
 from helpers.lessons.generating.decoding import next_logits
 from helpers.models import GPT2, Size
 
@@ -56,10 +57,10 @@ class _Watched:
     def add(self, places: Tensor, k: Tensor, v: Tensor) -> Any:
         k, v = k.clone(), v.clone()
         with self.count() as counts:
-            keys, values = self.cache.add(places, k, v)
+            keys, values = plain(self.cache.add(places, k, v))
         shapes = [list(keys.shape), list(values.shape)]
         where = [keys.data_ptr(), values.data_ptr()]
-        self.said.append([shapes, where, counts.new_storages, counts.syncs])
+        self.said.append([shapes, where, counts.new_storages, counts.syncs, dict(counts.by_operator)])
         seen = keys.clone(), values.clone()
         for mine in (k, v):  # the caller's own, to do with as he likes
             mine.fill_(7.0)
@@ -77,12 +78,14 @@ def _cached(StaticCache: Callable[..., Any], count: Callable[..., Any], **fields
         for now, places in _tokens(of):
             row = torch.tensor(places)
             logits.append(next_logits(model, now[:, places], row, caches, of.length).tolist())
-    return {"logits": logits, "calls": said, "bytes": _moved(StaticCache, of)}
+    return {"logits": logits, "calls": said, "bytes": _moved(StaticCache, of, count)}
 
 
-def _moved(StaticCache: Callable[..., Any], of: Passes) -> list[int] | str:
-    """Bytes of each call's kernels for caches with 64 times the places; or why the simulated GPU refused."""
-    gpu, moved = simulate("H100", strict=False), []
+def _moved(
+    StaticCache: Callable[..., Any], of: Passes, count: Callable[..., Any]
+) -> list[tuple[int, dict[str, int]]] | str:
+    """Bytes of each call's kernels for caches with 64 times the places, and its operators; or why the simulated GPU refused."""
+    gpu, moved = simulate("H100", strict=False), list[tuple[int, dict[str, int]]]()
     with gpu, torch.no_grad():
         try:
             size = (of.batch, of.heads, 64 * of.length, of.features)
@@ -93,8 +96,9 @@ def _moved(StaticCache: Callable[..., Any], of: Passes) -> list[int] | str:
                 places = torch.arange(len(call), device=gpu.device)
                 gpu.synchronize()
                 before = len(gpu.kernels)
-                cache.add(places, k, k)
-                moved.append(sum(kernel.bytes for kernel in gpu.kernels[before:]))
+                with count() as counts:
+                    cache.add(places, k, k)
+                moved.append((sum(kernel.bytes for kernel in gpu.kernels[before:]), dict(counts.by_operator)))
         except Exception as error:  # the learner's, told by the judge
             if isinstance(error, NotImplementedError) and not str(error):
                 raise  # not written yet
@@ -113,7 +117,7 @@ def _without_cache(of: Passes) -> list[Any]:
 def _wrong_cost_of_add(report: check.Report) -> str | None:
     of, calls = report.case, report.value["calls"]
     shape = [of.batch, of.heads, of.length, of.features]
-    for i, (shapes, where, storages, syncs) in enumerate(calls):
+    for i, (shapes, where, storages, syncs, _) in enumerate(calls):
         said = f"call {i // 2 + 1} of {len(of.calls)}, places {of.calls[i // 2]}"
         if storages:
             return (
@@ -145,7 +149,11 @@ def _wrong_bytes(report: check.Report) -> str | None:
     of, moved = report.case, report.value["bytes"]
     if isinstance(moved, str):
         return f"on the simulated GPU add() raised {moved}"
-    for call, mine in zip(of.calls, moved, strict=True):
+    for i, (call, (mine, there)) in enumerate(zip(of.calls, moved, strict=True)):
+        # layers take turns: a call of the model is two of add()
+        here = report.value["calls"][2 * i][-1]
+        if more := [op for op, times in here.items() if times > there.get(op, 0)]:
+            return f"add() does something else on the simulated GPU, where its bytes are counted: without {', '.join(more)}"
         new = 2 * 2 * of.batch * of.heads * len(call) * of.features
         most = 2 * new + new // 2 + 64 + 64 * len(call)
         if mine > most:
@@ -183,11 +191,11 @@ class Texts:
 def _generated(generate: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """The tokens, calls and waits with true values; and waits and copies from the host of a run without values."""
     of = Texts(**fields)
-    result, calls, syncs, _, faults = _run_texts(generate, of, of.every, values=True)
+    result, calls, syncs, copies, faults = _run_texts(generate, of, of.every, values=True)
     never = 10 * of.most  # … where nobody has to be asked
-    _, _, waits, copies, _ = _run_texts(generate, of, never, values=False)
+    _, unasked, waits, more, _ = _run_texts(generate, of, never, values=False)
     same = {"tokens": result, "calls": calls, "syncs": syncs, "faults": faults}
-    return same | {"waits": waits, "copies": copies}
+    return same | {"waits": waits, "copies": max(copies, more), "unasked": len(unasked)}
 
 
 def _run_texts(generate: Callable[..., Any], of: Texts, every: int, values: bool) -> tuple[Any, ...]:
@@ -215,7 +223,7 @@ def _run_texts(generate: Callable[..., Any], of: Texts, every: int, values: bool
         gpu.synchronize()
         kernels, begun = len(gpu.kernels), list[int]()
         waits = -gpu.syncs
-        result = generate(step, start, of.place, of.most, of.end, every)
+        result = plain(generate(step, start, of.place, of.most, of.end, every))
         waits += gpu.syncs
         syncs = gpu.syncs - begun[0] if begun else waits  # those in the loop
         copies = sum(kernel.kind == "copy h2d" for kernel in gpu.kernels[kernels:])
@@ -285,6 +293,8 @@ def _wrong_waits(report: check.Report) -> str | None:
         return f"{steps} steps, wanted {asked}: it is asked after each {of.every} steps, and not in between"
     if got["syncs"] > asked // of.every:
         return f"{steps} steps with {got['syncs']} waits; wanted at most {asked // of.every}: one after each {of.every} steps"
+    if got["unasked"] != of.most:
+        return f"where no token ends a row, and nobody asks, it calls step() {got['unasked']} times; wanted {of.most}"
     if got["waits"] > 2 or got["copies"] > 2:
         return (
             f"{of.most} steps in which nobody has to be asked: {got['waits']} waits and {got['copies']} copies from the "
@@ -492,23 +502,30 @@ class _Draws:
         return None
 
 
+def _both(of: "Pair") -> tuple[Callable[..., Any], Callable[..., Any], list[int]]:
+    """The small model, the large one, and how often each was called."""
+    calls = [0, 0]
+
+    def draft(tokens: Sequence[int]) -> Weights:
+        calls[0] += 1
+        return of.shares("small", [*map(int, tokens)])
+
+    def target(prefix: Sequence[int], drafted: Sequence[int]) -> list[Weights]:
+        calls[1] += 1
+        tokens = [*map(int, drafted)]
+        return [of.shares("large", [*map(int, prefix), *tokens[:i]]) for i in range(len(tokens) + 1)]
+
+    return draft, target, calls
+
+
 def _all_ways(speculate: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Every result with its share, as text, and the most calls of both models."""
     of = Pair(**fields)
     shares: dict[tuple[int, ...], Fraction] = {}
     most, path, ways = [0, 0], list[int](), 0
     while path is not None and ways < 30_000:
-        draws, calls = _Draws(path), [0, 0]
-
-        def draft(tokens: Sequence[int], calls: list[int] = calls) -> Weights:
-            calls[0] += 1
-            return of.shares("small", [*map(int, tokens)])
-
-        def target(prefix: Sequence[int], drafted: Sequence[int], calls: list[int] = calls) -> list[Weights]:
-            calls[1] += 1
-            tokens = [*map(int, drafted)]
-            return [of.shares("large", [*map(int, prefix), *tokens[:i]]) for i in range(len(tokens) + 1)]
-
+        draws = _Draws(path)
+        draft, target, calls = _both(of)
         before = list(of.prefix)
         made = speculate(target, draft, before, of.k, draws.coin, draws.pick)
         if before != [*of.prefix]:

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from helpers import check, count
 from helpers.check.judges import each, own_work
+from helpers.check.results import plain
 from helpers.lessons.mixed_precision.float_formats import Format
 from helpers.pytorch import dispatch_mode
 
@@ -194,7 +195,7 @@ def _forward_and_back(mixed_loss: Any, depth: int, tensors: Tensors) -> dict[str
     weights = [t.requires_grad_() for t in tensors[2:]]
     try:
         with _NoAutocast(), _CastsUnseen() as unseen:
-            loss = mixed_loss(*tensors, depth)
+            loss = plain(mixed_loss(*tensors, depth))
             loss.backward()
     finally:
         torch.set_autocast_enabled("cpu", False)

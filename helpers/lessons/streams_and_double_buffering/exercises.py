@@ -12,6 +12,7 @@ from torch import Tensor
 
 from helpers import check, simulate
 from helpers.check.judges import each
+from helpers.check.results import plain
 from helpers.check.sealed import sealed
 
 #: a GPU that is warm: no costs of setting up
@@ -138,7 +139,7 @@ def _consume(prefetch: Callable[..., Iterator[Tensor]], **fields: Any) -> dict[s
             given_out = iter(prefetch(sealed(gpu), batches()))
             for step in range(len(case.sizes()) + 1):
                 with gpu.stream(gpu.current_stream() if case.quick else streams[step % 2]):
-                    if (x := next(given_out, None)) is None:
+                    if (x := plain(next(given_out, None))) is None:
                         break
                     shapes.append([x.device == gpu.device and x.dtype == case.dtype, *x.shape])
                     ahead = max(ahead, taken - len(shapes))
@@ -231,7 +232,7 @@ def _sum_pages(answer: Callable[..., Tensor], card: str, d: int, n: int) -> dict
         gone = [torch.zeros(d, d, device=gpu.device) for _ in range(2)]
         held, first, start = gpu.memory_reserved(), len(gpu.kernels), gpu.clock_ns()
         del gone  # dropped while the GPU still writes it
-        out = answer(shown := sealed(gpu), pages)
+        out = plain(answer(shown := sealed(gpu), pages))
         ran = gpu.kernels[first:]
         got = {
             "seconds": (max([k.end_ns for k in ran], default=start) - start) / 1e9,
