@@ -1,8 +1,10 @@
 """Kernels in Triton's interpreter: what is counted of them, how far pointers reach, and what of Triton's inside is relied on."""
 
+import contextlib
 import functools
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -168,7 +170,7 @@ def test_only_kernels_read_what_is_put_into_memory() -> None:
     [keeping_kernel, handle_kernel, default_kernel, constant_kernel, combining_kernel, scanning_kernel, triton_s_own_kernel],
 )  # fmt: skip
 def test_what_the_compiler_has_not_is_refused_where_kernels_alone_compute(kernel: Any) -> None:
-    with Memory(), pytest.raises(language.NotTriton):
+    with pytest.raises(language.NotTriton), Memory():
         kernel[(1,)](torch.zeros(4), torch.zeros(4), 4, BLOCK=4)
     assert not KEPT
 
@@ -218,6 +220,47 @@ def test_no_way_of_triton_s_makes_code_of_a_text() -> None:
 def test_a_list_is_no_argument_of_a_kernel() -> None:
     with Memory(), pytest.raises(language.NotTriton, match="a list as `n`"):
         copy_kernel[(1,)](torch.zeros(4), torch.zeros(4), [4], BLOCK=4)
+
+
+@needs_triton
+def test_a_kernel_tells_its_numbers_to_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not by what it prints, nor by what NumPy calls to write or to warn, nor by an error that the host lets pass."""
+
+    @triton.jit
+    def telling(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        numbers = tl.load(x + tl.arange(0, BLOCK))
+        print(numbers)
+        tl.store(out + tl.arange(0, BLOCK), tl.exp(numbers * 1e9))
+        if n:
+            tl.load(x + tl.sum(numbers).to(tl.int32))
+
+    formatter: Any = {"float": lambda number: str(keep(number))}
+    with np.printoptions(formatter=formatter), np.errstate(all="call", call=lambda *told: keep(told)):
+        with Memory():
+            telling[(1,)](torch.arange(4.0), torch.zeros(4), 0, BLOCK=4)
+        with pytest.raises(OutOfBounds), Memory(), contextlib.suppress(OutOfBounds):
+            telling[(1,)](torch.arange(4.0), torch.zeros(4), 1, BLOCK=4)
+    assert not KEPT and not capsys.readouterr().out
+
+
+@needs_triton
+def test_two_elements_behind_one_address_are_two() -> None:
+    @triton.jit
+    def in_pairs(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        at, pair = tl.arange(0, BLOCK), tl.pointer_type(tl.int64)
+        tl.store(out.to(pair) + at, tl.load(x.to(pair) + at))
+
+    x, out = torch.arange(8.0), torch.zeros(8)
+    with kernels.watch() as seen:
+        in_pairs[(1,)](x, out, 8, BLOCK=4)
+    assert torch.equal(x, out) and (seen.loads, seen.stores, seen.bytes) == (8, 8, 64)
+    with Memory() as memory:
+        shown = memory.put(x)
+        with pytest.raises(OutOfBounds, match="8 bytes an element lies in memory that kernels know with 4"):
+            copy_kernel[(1,)](shown.view(torch.int64), out.view(torch.int64), 4, BLOCK=4)
+        copy_kernel[(1,)](shown, made := torch.zeros(4, dtype=torch.int64), 4, BLOCK=4)
+        with pytest.raises(OutOfBounds, match="4 bytes"):
+            memory.get(made.view(torch.float32))
 
 
 @needs_triton

@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from copy import deepcopy
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -122,8 +123,8 @@ def _listen(interpreter: Any, tl: Any) -> None:
         where, counts = reach([*_Running.within], pointers.data, active, size, verb)
         for way in ways:
             of = getattr(_Running.launch, way)
-            for name, many in counts.items():
-                of[name] = of.get(name, Moved()) + Moved(many, many * size)
+            for name, part in counts.items():
+                of[name] = of.get(name, Moved()) + part
             if len(counts) == 1:
                 of[min(counts)].lanes += where.size
         return interpreter.TensorHandle(where, pointers.dtype)
@@ -190,8 +191,7 @@ def _listen(interpreter: Any, tl: Any) -> None:
         # tl.sum and the like: functions of a module, and not of a namespace that says so
         of_triton = name.partition(".")[0] == "triton" and names is vars(sys.modules.get(name, ast))
         if not of_triton:
-            held = Memory.entered()
-            names = language.hold(tree, names, tl, is_kernel) if held else dict(names)
+            names = language.hold(tree, names, tl, is_kernel) if Memory.entered() else dict(names)
             names["_tl"] = tl  # Triton looks for it, by no name
         for name in ("interpreter_semantic", "_InterpreterComparison"):  # a rewritten kernel uses these two
             names[name] = getattr(interpreter, name)
@@ -216,12 +216,14 @@ def _listen(interpreter: Any, tl: Any) -> None:
         _Running.launch = Launch(made.__name__, shape)
         _Running.within, _Running.storer = tuple(regions(names)), {}
         tell(_Running.launch)
-        try:
-            interpreter.GridExecutor(made, [*names], shape)(**names)
-        except interpreter.InterpreterError as problem:
-            raise _cause(problem, interpreter) from None
-        finally:
-            _Running.launch, _Running.within, _Running.storer = before
+        memory = Memory.entered()
+        with memory.alone() if memory else nullcontext():
+            try:
+                interpreter.GridExecutor(made, [*names], shape)(**names)
+            except interpreter.InterpreterError as problem:
+                raise _cause(problem, interpreter) from None
+            finally:
+                _Running.launch, _Running.within, _Running.storer = before
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
         made = runs(self)
