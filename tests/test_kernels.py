@@ -210,6 +210,18 @@ def test_what_runs_is_what_is_held_at_a_launch(held: bool) -> None:
 
 
 @needs_triton
+def test_a_method_of_one_s_own_is_none_of_a_block() -> None:
+    @triton.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        tl.store(out + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)).ravel())
+
+    tl.tensor.ravel = tl.tensor.kept = keep
+    with Memory():
+        kernel[(1,)](torch.zeros(4), torch.zeros(4), 4, BLOCK=4)
+    assert not KEPT and tl.tensor.ravel is not keep and not hasattr(tl.tensor, "kept")
+
+
+@needs_triton
 def test_no_way_of_triton_s_makes_code_of_a_text() -> None:
     from triton.runtime import interpreter
 

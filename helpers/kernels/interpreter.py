@@ -210,6 +210,8 @@ def _listen(interpreter: Any, tl: Any) -> None:
         shape = grid(dict(names)) if callable(grid) else grid
         shape = (shape,) if isinstance(shape, int) else tuple(int(along) for along in shape)
         if Memory.entered():
+            if _Running.launch is None:
+                _restore(classes)
             made = runs(self)  # now nothing but kernels runs until its end
             _hold(made.__name__, names, tl)
         before = _Running.launch, _Running.within, _Running.storer
@@ -247,6 +249,25 @@ def _listen(interpreter: Any, tl: Any) -> None:
     # Triton's own way cuts a text by lines that begin with "def ", also within texts
     del interpreter.FunctionRewriter.rewrite_ast, interpreter.FunctionRewriter._transform_ast
     del interpreter.FunctionRewriter._compile_and_exec, function.rewrite
+    inside = interpreter, tl.core, sys.modules[interpreter.TritonSemantic.__module__]
+    classes = {
+        kind: dict(vars(kind))
+        for module in inside
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+    }
+
+
+def _restore(classes: Mapping[type, Mapping[str, Any]]) -> None:
+    """Triton's classes as they were: a method that somebody gave them would be Python within kernels."""
+    for kind, own in classes.items():
+        for name, value in list(vars(kind).items()):
+            if name[:2] == "__" or value is own.get(name, _restore):
+                continue
+            if name in own:
+                setattr(kind, name, own[name])
+            else:
+                delattr(kind, name)
 
 
 def _hold(kernel: str, arguments: Mapping[str, Any], tl: Any) -> None:
