@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import sys
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,20 @@ def test_a_method_of_one_s_own_is_none_of_a_block() -> None:
     with Memory():
         kernel[(1,)](torch.zeros(4), torch.zeros(4), 4, BLOCK=4)
     assert not KEPT and tl.tensor.ravel is not keep and not hasattr(tl.tensor, "kept")
+
+
+@needs_triton
+def test_where_kernels_are_closed_none_is_interpreted_until_they_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "triton.runtime.interpreter"
+    monkeypatch.delitem(sys.modules, name)
+    kernels.close()
+    with pytest.raises(ImportError):
+        triton.jit(undecorated)
+    monkeypatch.undo()
+    kernels.close()  # too late
+    assert triton.jit(undecorated)
 
 
 @needs_triton

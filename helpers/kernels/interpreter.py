@@ -28,6 +28,8 @@ HOW = "make lab EXTRAS=kernels"
 OLDEST = (3, 7)
 """The first Triton whose interpreter is made as this file knows it; pyproject.toml asks for it too."""
 
+_INTERPRETER = "triton.runtime.interpreter"
+
 
 class NeedsTriton(RuntimeError):
     """A kernel cannot be launched: Triton is not installed, or too old."""
@@ -59,6 +61,8 @@ def load() -> tuple[Any, Any]:
     """
     if not available():
         return _Absent("triton"), _Absent("triton.language")
+    if _INTERPRETER in sys.modules and not sys.modules[_INTERPRETER]:  # closed
+        del sys.modules[_INTERPRETER]
     os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported, and at each @triton.jit
     import triton
     import triton.language as tl
@@ -69,6 +73,12 @@ def load() -> tuple[Any, Any]:
         _listen(interpreter, tl)
         interpreter._told_to_the_course = True
     return triton, tl
+
+
+def close() -> None:
+    """Until :func:`load` Triton interprets nothing in this process: as it comes, its interpreter runs texts as code."""
+    if _INTERPRETER not in sys.modules:
+        sys.modules[_INTERPRETER] = None  # type: ignore[assignment]  # an import of it fails
 
 
 class _Absent:
