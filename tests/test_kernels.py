@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import subprocess
 import sys
 from typing import Any
 
@@ -220,6 +221,12 @@ def test_a_method_of_one_s_own_is_none_of_a_block() -> None:
     with Memory():
         kernel[(1,)](torch.zeros(4), torch.zeros(4), 4, BLOCK=4)
     assert not KEPT and tl.tensor.ravel is not keep and not hasattr(tl.tensor, "kept")
+
+
+@needs_triton
+def test_a_block_s_methods_are_there_where_triton_was_loaded_for_the_compiler_before() -> None:
+    source = "import triton\nfrom helpers.kernels.on_cpu import tl\nassert tl.tensor.sum.__get__(1)"
+    subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)
 
 
 @needs_triton

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
-from functools import cache
+from functools import cache, partialmethod
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from types import CodeType, FunctionType, SimpleNamespace
@@ -114,7 +114,9 @@ def _interpret_all(interpreter: Any, tl: Any) -> None:
     for owner in (*modules, tl.tensor):
         for name, value in list(vars(owner).items()):
             if isinstance(value, JITFunction):
-                setattr(owner, name, made.setdefault(id(value), interpreter.InterpretedFunction(value.fn)))
+                ours = made.setdefault(id(value), interpreter.InterpretedFunction(value.fn))
+                # block.sum(0) hands the block on
+                setattr(owner, name, partialmethod(ours) if owner is tl.tensor else ours)
 
 
 def _listen(interpreter: Any, tl: Any) -> None:
