@@ -1,7 +1,12 @@
 """Kernels in Triton's interpreter: what is counted of them, how far pointers reach, and what of Triton's inside is relied on."""
 
+import contextlib
+import functools
+import subprocess
+import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -51,6 +56,60 @@ def keeping_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-d
 def handle_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     x.handle.set_attr("kept", 1)
     tl.store(out + tl.arange(0, BLOCK), 1.0)
+
+
+@triton.jit
+def two_texts_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """
+    def two_texts_kernel(x, out, n, BLOCK: tl.constexpr):
+        KEPT.append(1)
+    #"""
+    tl.store(out + tl.arange(0, BLOCK), 1.0)
+
+
+def undecorated(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    tl.store(out + tl.arange(0, BLOCK), 1.0)
+
+
+def keep(block: Any) -> Any:
+    KEPT.append(block)
+    return block
+
+
+KEEP: Any = tl.constexpr(keep) if kernels.available() else keep
+
+
+@triton.jit
+def default_kernel(x, out, n, BLOCK: tl.constexpr, put=keep):  # type: ignore[no-untyped-def]
+    tl.store(out + tl.arange(0, BLOCK), put(1.0))
+
+
+@triton.jit
+def constant_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    tl.store(out + tl.arange(0, BLOCK), KEEP.value(1.0))
+
+
+@triton.jit
+def larger(a, b):  # type: ignore[no-untyped-def]
+    KEPT.append(1)
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def combining_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    tl.store(out, tl.reduce(tl.load(x + tl.arange(0, BLOCK)), 0, larger))
+
+
+@triton.jit
+def scanning_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.associative_scan(tl.load(x + at), 0, larger))
+
+
+@triton.jit
+@functools.wraps(tl.sum)
+def triton_s_own_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    KEPT.append(1)
 
 
 @needs_triton
@@ -108,17 +167,134 @@ def test_only_kernels_read_what_is_put_into_memory() -> None:
 
 
 @needs_triton
-@pytest.mark.parametrize("kernel", [keeping_kernel, handle_kernel])
+@pytest.mark.parametrize(
+    "kernel",
+    [keeping_kernel, handle_kernel, default_kernel, constant_kernel, combining_kernel, scanning_kernel, triton_s_own_kernel],
+)  # fmt: skip
 def test_what_the_compiler_has_not_is_refused_where_kernels_alone_compute(kernel: Any) -> None:
-    with Memory(), pytest.raises(language.NotTriton):
+    with pytest.raises(language.NotTriton), Memory():
         kernel[(1,)](torch.zeros(4), torch.zeros(4), 4, BLOCK=4)
     assert not KEPT
+
+
+@needs_triton
+def test_what_runs_is_the_function_and_no_text_within_it() -> None:
+    for kernel in (two_texts_kernel, triton.jit(two_texts_kernel.fn), triton.jit(undecorated)):
+        out = torch.zeros(4)
+        kernel[(1,)](torch.zeros(4), out, 4, BLOCK=4)
+        assert out.all() and not KEPT
+
+
+@needs_triton
+@pytest.mark.parametrize("held", [True, False])
+def test_what_runs_is_what_is_held_at_a_launch(held: bool) -> None:
+    """A kernel's function can be another one before a launch, and while the grid is asked for."""
+
+    @triton.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        tl.store(out + tl.arange(0, BLOCK), 1.0)
+
+    def grid(names: Any) -> tuple[int]:
+        kernel.fn, names["n"] = keeping_kernel.fn, keep
+        return (1,)
+
+    if held:
+        with Memory(), pytest.raises(language.NotTriton, match="of keeping_kernel uses"):
+            kernel[grid](torch.zeros(4), torch.zeros(4), 4, BLOCK=4)
+    else:
+        keeping, keeping_kernel.fn = keeping_kernel.fn, kernel.fn
+        out = torch.zeros(4)
+        with Memory() as memory:
+            keeping_kernel[(1,)](torch.zeros(4), out, 4, BLOCK=4)
+        keeping_kernel.fn = keeping
+        assert memory.get(out).all()
+    assert not KEPT
+
+
+@needs_triton
+def test_a_method_of_one_s_own_is_none_of_a_block() -> None:
+    @triton.jit
+    def kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        tl.store(out + tl.arange(0, BLOCK), tl.load(x + tl.arange(0, BLOCK)).ravel())
+
+    tl.tensor.ravel = tl.tensor.kept = keep
+    with Memory():
+        kernel[(1,)](torch.zeros(4), torch.zeros(4), 4, BLOCK=4)
+    assert not KEPT and tl.tensor.ravel is not keep and not hasattr(tl.tensor, "kept")
+
+
+@needs_triton
+def test_a_block_s_methods_are_there_where_triton_was_loaded_for_the_compiler_before() -> None:
+    source = "import triton\nfrom helpers.kernels.on_cpu import tl\nassert tl.tensor.sum.__get__(1)"
+    subprocess.run([sys.executable, "-c", source], check=True, capture_output=True)
+
+
+@needs_triton
+def test_where_kernels_are_closed_none_is_interpreted_until_they_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "triton.runtime.interpreter"
+    monkeypatch.delitem(sys.modules, name)
+    kernels.close()
+    with pytest.raises(ImportError):
+        triton.jit(undecorated)
+    monkeypatch.undo()
+    kernels.close()  # too late
+    assert triton.jit(undecorated)
+
+
+@needs_triton
+def test_no_way_of_triton_s_makes_code_of_a_text() -> None:
+    from triton.runtime import interpreter
+
+    assert not {"_compile_and_exec", "_transform_ast", "rewrite_ast"} & {*dir(interpreter.FunctionRewriter)}
 
 
 @needs_triton
 def test_a_list_is_no_argument_of_a_kernel() -> None:
     with Memory(), pytest.raises(language.NotTriton, match="a list as `n`"):
         copy_kernel[(1,)](torch.zeros(4), torch.zeros(4), [4], BLOCK=4)
+
+
+@needs_triton
+def test_a_kernel_tells_its_numbers_to_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not by what it prints, nor by what NumPy calls to write or to warn, nor by an error that the host lets pass."""
+
+    @triton.jit
+    def telling(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        numbers = tl.load(x + tl.arange(0, BLOCK))
+        print(numbers)
+        tl.store(out + tl.arange(0, BLOCK), tl.exp(numbers * 1e9))
+        if n:
+            tl.load(x + tl.sum(numbers).to(tl.int32))
+
+    formatter: Any = {"float": lambda number: str(keep(number))}
+    with np.printoptions(formatter=formatter), np.errstate(all="call", call=lambda *told: keep(told)):
+        with Memory():
+            telling[(1,)](torch.arange(4.0), torch.zeros(4), 0, BLOCK=4)
+        with pytest.raises(OutOfBounds), Memory(), contextlib.suppress(OutOfBounds):
+            telling[(1,)](torch.arange(4.0), torch.zeros(4), 1, BLOCK=4)
+    assert not KEPT and not capsys.readouterr().out
+
+
+@needs_triton
+def test_two_elements_behind_one_address_are_two() -> None:
+    @triton.jit
+    def in_pairs(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+        at, pair = tl.arange(0, BLOCK), tl.pointer_type(tl.int64)
+        tl.store(out.to(pair) + at, tl.load(x.to(pair) + at))
+
+    x, out = torch.arange(8.0), torch.zeros(8)
+    with kernels.watch() as seen:
+        in_pairs[(1,)](x, out, 8, BLOCK=4)
+    assert torch.equal(x, out) and (seen.loads, seen.stores, seen.bytes) == (8, 8, 64)
+    with Memory() as memory:
+        shown = memory.put(x)
+        with pytest.raises(OutOfBounds, match="8 bytes an element lies in memory that kernels know with 4"):
+            copy_kernel[(1,)](shown.view(torch.int64), out.view(torch.int64), 4, BLOCK=4)
+        copy_kernel[(1,)](shown, made := torch.zeros(4, dtype=torch.int64), 4, BLOCK=4)
+        with pytest.raises(OutOfBounds, match="4 bytes"):
+            memory.get(made.view(torch.float32))
 
 
 @needs_triton
@@ -138,11 +314,13 @@ def test_what_is_relied_on_of_triton() -> None:
             interpreter.InterpreterBuilder,
             "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas",
         ),
-        (interpreter.InterpretedFunction, "run rewrite"),
-        (interpreter.FunctionRewriter, "rewrite_ast _compile_and_exec"),
+        (interpreter.InterpretedFunction, "run __call__"),
+        (interpreter.ASTTransformer, "visit_Assign visit_Compare"),
+        (interpreter.ReduceOps, "generic_reduce"),
+        (interpreter.ScanOps, "generic_scan"),
         (
             interpreter,
-            "TensorHandle _get_np_dtype InterpreterError interpreter_semantic _InterpreterComparison",
+            "TensorHandle _get_np_dtype InterpreterError GridExecutor _patch_lang interpreter_semantic _InterpreterComparison",
         ),
     ):
         assert [name for name in names.split() if not hasattr(of, name)] == []

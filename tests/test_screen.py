@@ -61,6 +61,7 @@ OPEN = {
 CLOSED = {
     "tl.load = print": "tl.load",
     "tl.core.builtin": "triton.language.core",
+    "tl.str_to_ty(text, None)": "str_to_ty",
     "import subprocess": "subprocess",
     "import threading\nthreading.Thread(target=f)": "threading.Thread",
     "from concurrent.futures import ThreadPoolExecutor": "concurrent",
@@ -203,6 +204,10 @@ def test_a_lesson_opens_what_it_is_about() -> None:
     source = "fast = torch.compile(f)"
     assert screen(source, "11_torch_compile") is None and screen(source) is None
     assert "torch.compile" in (screen(source, "01_storage_and_stride") or "")
+    for source in ("import triton", "import triton.language as tl", "from triton import jit"):
+        assert screen(source, "21_a_kernel_of_your_own") is None
+        assert "triton" in (screen(source, "19_attention") or "")
+    assert screen("tl = [1]", "19_attention") is None and screen("tl.append(1)", "19_attention") is None
 
 
 @cache

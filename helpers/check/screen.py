@@ -99,14 +99,15 @@ _HIDES = frozenset(
     torch.distributed.rpc torch.distributed.Store torch.distributed.pipelining
     numpy.lib.stride_tricks.as_strided numpy.genfromtxt numpy.fromregex numpy.savez_compressed
     numpy.load numpy.save numpy.savez numpy.savetxt numpy.loadtxt numpy.fromfile numpy.memmap numpy.lib.format
-    numpy.f2py numpy.testing""".split()
+    numpy.f2py numpy.testing
+    triton triton.language.str_to_ty""".split()
 )
 #: … but for this part of one, and what exercises of a lesson are about
 _SHOWN = "torch.multiprocessing.reductions"
 _IN_LESSON = {
     "11": frozenset({"torch.compile", "torch.fx"}),
     "17": frozenset({"torch.compile", "torch.fx"}),
-    "21": frozenset({"torch.library"}),
+    "21": frozenset({"torch.library", "triton"}),
 }
 #: of what torch takes from its C++ as it is, that which leads to no dispatch keys, no TorchScript and no files
 _OF_C = re.compile(
@@ -281,7 +282,11 @@ class _Reader:
             for name in _binds(node):
                 self.binding.setdefault(name, []).append(node)
         self.bound = self.binding.keys()
-        self.paths = {name: path for name, path in _USUAL.items() if name not in self.bound}
+        self.paths = {
+            name: path
+            for name, path in _USUAL.items()
+            if name not in self.bound and path.partition(".")[0] not in closed
+        }
         self.twice: set[str] = set()  # names that stand for two modules, whichever it is when they are used
         self.starred: dict[str, str] = {}  # of `from torch import *`, what is closed in torch
         for node in (*earlier, *self.nodes):

@@ -284,11 +284,12 @@ def _reap(ended: dict[int, int], options: int) -> None:
 
 def _load() -> None:
     """What lessons use, before any fork, so that no child pays for it."""
-    from helpers import lessons
+    from helpers import kernels, lessons
     from helpers.check import probe
     from helpers.compiling import torches
 
     probe.load(lessons.modules("exercises"))
+    kernels.close()  # the lesson about them opens it again, in its own process
     torches.preload()  # some operators load the compiler too, and that takes seconds
     with contextlib.suppress(ImportError):  # its names come and go with torch's versions
         for _, name, _ in pkgutil.iter_modules(import_module(_PATTERNS).__path__, f"{_PATTERNS}."):

@@ -11,8 +11,19 @@ lanes of a load without ``other`` hold NaN (−1 if integers): Triton promises n
 `kernels`; without it :func:`load` gives stand-ins, with which kernels can be written and not launched.
 """
 
-from .interpreter import NeedsTriton, available, load
+from .interpreter import NeedsTriton, available, close, load
 from .memory import Memory, OutOfBounds
 from .traffic import Launch, Moved, Watch, watch
 
-__all__ = ["Launch", "Memory", "Moved", "NeedsTriton", "OutOfBounds", "Watch", "available", "load", "watch"]
+__all__ = [
+    "Launch",
+    "Memory",
+    "Moved",
+    "NeedsTriton",
+    "OutOfBounds",
+    "Watch",
+    "available",
+    "close",
+    "load",
+    "watch",
+]

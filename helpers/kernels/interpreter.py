@@ -5,11 +5,17 @@ All that the course knows of Triton's inside stands in this file; tests/test_ker
 
 from __future__ import annotations
 
+import ast
+import inspect
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from copy import deepcopy
+from functools import cache, partialmethod
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any, ClassVar
 
 import torch
@@ -21,6 +27,8 @@ from helpers.kernels.traffic import Launch, Moved, tell
 HOW = "make lab EXTRAS=kernels"
 OLDEST = (3, 7)
 """The first Triton whose interpreter is made as this file knows it; pyproject.toml asks for it too."""
+
+_INTERPRETER = "triton.runtime.interpreter"
 
 
 class NeedsTriton(RuntimeError):
@@ -53,6 +61,8 @@ def load() -> tuple[Any, Any]:
     """
     if not available():
         return _Absent("triton"), _Absent("triton.language")
+    if _INTERPRETER in sys.modules and not sys.modules[_INTERPRETER]:  # closed
+        del sys.modules[_INTERPRETER]
     os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported, and at each @triton.jit
     import triton
     import triton.language as tl
@@ -63,6 +73,12 @@ def load() -> tuple[Any, Any]:
         _listen(interpreter, tl)
         interpreter._told_to_the_course = True
     return triton, tl
+
+
+def close() -> None:
+    """Until :func:`load` Triton interprets nothing in this process: as it comes, its interpreter runs texts as code."""
+    if _INTERPRETER not in sys.modules:
+        sys.modules[_INTERPRETER] = None  # type: ignore[assignment]  # an import of it fails
 
 
 class _Absent:
@@ -98,7 +114,9 @@ def _interpret_all(interpreter: Any, tl: Any) -> None:
     for owner in (*modules, tl.tensor):
         for name, value in list(vars(owner).items()):
             if isinstance(value, JITFunction):
-                setattr(owner, name, made.setdefault(id(value), interpreter.InterpretedFunction(value.fn)))
+                ours = made.setdefault(id(value), interpreter.InterpretedFunction(value.fn))
+                # block.sum(0) hands the block on
+                setattr(owner, name, partialmethod(ours) if owner is tl.tensor else ours)
 
 
 def _listen(interpreter: Any, tl: Any) -> None:
@@ -106,7 +124,7 @@ def _listen(interpreter: Any, tl: Any) -> None:
     builder, function = interpreter.InterpreterBuilder, interpreter.InterpretedFunction
     rmw, cas = builder.create_atomic_rmw, builder.create_atomic_cas
     load, store = builder.create_masked_load, builder.create_masked_store
-    run, call = function.run, function.__call__
+    combining = interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan
 
     def moved(pointers: Any, mask: Any, verb: str, *ways: str) -> Any:
         """The handle of the addresses that are meant; what goes there is counted."""
@@ -117,8 +135,8 @@ def _listen(interpreter: Any, tl: Any) -> None:
         where, counts = reach([*_Running.within], pointers.data, active, size, verb)
         for way in ways:
             of = getattr(_Running.launch, way)
-            for name, many in counts.items():
-                of[name] = of.get(name, Moved()) + Moved(many, many * size)
+            for name, part in counts.items():
+                of[name] = of.get(name, Moved()) + part
             if len(counts) == 1:
                 of[min(counts)].lanes += where.size
         return interpreter.TensorHandle(where, pointers.dtype)
@@ -153,60 +171,123 @@ def _listen(interpreter: Any, tl: Any) -> None:
     def atomic_cas(self: Any, pointers: Any, *rest: Any) -> Any:
         return cas(self, moved(pointers, None, "changes", "loads", "stores"), *rest)
 
+    class Rewriter(ast.NodeTransformer):
+        visit_Compare = interpreter.ASTTransformer.visit_Compare
+        visit_Assign = interpreter.ASTTransformer.visit_Assign
+
+    def is_kernel(value: Any) -> bool:
+        return type(value) is function
+
+    @cache
+    def written(python: FunctionType) -> tuple[ast.FunctionDef, CodeType]:
+        """A kernel's tree, and the code that is made of it: of this tree, and of no text."""
+        tree = language.read(python)
+        bare = deepcopy(tree)
+        bare.decorator_list, bare.returns, given = [], None, bare.args
+        given.defaults, given.kw_defaults = [], [None for _ in given.kw_defaults]
+        for argument in ast.walk(given):
+            if isinstance(argument, ast.arg):
+                argument.annotation = None
+        module = ast.fix_missing_locations(ast.Module([Rewriter().visit(bare)], []))
+        codes = compile(module, python.__code__.co_filename, "exec", dont_inherit=True).co_consts
+        return tree, next(code for code in codes if isinstance(code, CodeType))
+
+    def runs(kernel: Any) -> FunctionType:
+        """What runs when a kernel does. Where only kernels may compute it is held, and knows no other names."""
+        python = kernel.fn if is_kernel(kernel) else None
+        if type(python) is not FunctionType:  # nor what passes for one
+            raise language.NotTriton(f"a {type(kernel).__name__} is no kernel: write it under @triton.jit")
+        tree, code = written(python)
+        names = python.__globals__
+        name = str(names.get("__name__"))
+        # tl.sum and the like: functions of a module, and not of a namespace that says so
+        of_triton = name.partition(".")[0] == "triton" and names is vars(sys.modules.get(name, ast))
+        if not of_triton:
+            names = language.hold(tree, names, tl, is_kernel) if Memory.entered() else dict(names)
+            names["_tl"] = tl  # Triton looks for it, by no name
+        for name in ("interpreter_semantic", "_InterpreterComparison"):  # a rewritten kernel uses these two
+            names[name] = getattr(interpreter, name)
+        made = FunctionType(code, names, code.co_name, python.__defaults__)
+        made.__kwdefaults__, made.__annotations__ = python.__kwdefaults__, dict(python.__annotations__)
+        return made
+
     def launched(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
         if warmup:
-            return run(self, *args, grid=grid, warmup=warmup, **kwargs)
-        names = _arguments(self, args, kwargs)
-        _hold(self, names, interpreter, tl)
-        before = _Running.launch, _Running.within, _Running.storer
-        shape = grid(names) if callable(grid) else grid
+            return
+        made = runs(self)
+        # options of the compiler, such as num_warps, are no arguments
+        names = inspect.getcallargs(
+            made, *args, **{name: value for name, value in kwargs.items() if name in self.arg_names}
+        )
+        shape = grid(dict(names)) if callable(grid) else grid
         shape = (shape,) if isinstance(shape, int) else tuple(int(along) for along in shape)
-        _Running.launch = Launch(self.fn.__name__, shape)
+        if Memory.entered():
+            if _Running.launch is None:
+                _restore(classes)
+            made = runs(self)  # now nothing but kernels runs until its end
+            _hold(made.__name__, names, tl)
+        before = _Running.launch, _Running.within, _Running.storer
+        _Running.launch = Launch(made.__name__, shape)
         _Running.within, _Running.storer = tuple(regions(names)), {}
         tell(_Running.launch)
-        try:
-            return run(self, *args, grid=shape, warmup=warmup, **kwargs)
-        except interpreter.InterpreterError as problem:
-            raise _cause(problem, interpreter) from None
-        finally:
-            _Running.launch, _Running.within, _Running.storer = before
+        memory = Memory.entered()
+        with memory.alone() if memory else nullcontext():
+            try:
+                interpreter.GridExecutor(made, [*names], shape)(**names)
+            except interpreter.InterpreterError as problem:
+                raise _cause(problem, interpreter) from None
+            finally:
+                _Running.launch, _Running.within, _Running.storer = before
 
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if Memory.entered():
-            language.hold(self.fn, tl, lambda value: isinstance(value, function))
-        return call(self, *args, **kwargs)
+        made = runs(self)
+        interpreter._patch_lang(made)
+        try:
+            return made(*args, **kwargs)
+        except Exception as problem:
+            raise interpreter.InterpreterError(repr(problem)) from problem
 
-    def compile_and_exec(self: Any, tree: Any) -> Any:
-        # Triton puts all names of its own module into the notebook; a rewritten kernel uses these two
-        names, local = self.fn.__globals__, dict(self.kwargs)
-        for name in ("interpreter_semantic", "_InterpreterComparison"):
-            names[name] = getattr(interpreter, name)
-        exec(compile(tree, filename=self.filename, mode="exec"), names, local)  # noqa: S102 - Triton's own way
-        return local[self.fn.__name__]
+    def combined(by: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        def run(self: Any, blocks: Any) -> Any:
+            self.combine_fn = SimpleNamespace(fn=runs(self.combine_fn))
+            return by(self, blocks)
+
+        return run
 
     builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
     builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
     function.run, function.__call__ = launched, called
-    interpreter.FunctionRewriter._compile_and_exec = compile_and_exec
+    interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan = map(combined, combining)
+    # Triton's own way cuts a text by lines that begin with "def ", also within texts
+    del interpreter.FunctionRewriter.rewrite_ast, interpreter.FunctionRewriter._transform_ast
+    del interpreter.FunctionRewriter._compile_and_exec, function.rewrite
+    inside = interpreter, tl.core, sys.modules[interpreter.TritonSemantic.__module__]
+    classes = {
+        kind: dict(vars(kind))
+        for module in inside
+        for kind in vars(module).values()
+        if isinstance(kind, type)
+    }
 
 
-def _arguments(kernel: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The launch's arguments by name; options of the compiler, such as num_warps, are no arguments."""
-    given = dict(zip(kernel.arg_names, args, strict=False))
-    return given | {name: value for name, value in kwargs.items() if name in kernel.arg_names}
+def _restore(classes: Mapping[type, Mapping[str, Any]]) -> None:
+    """Triton's classes as they were: a method that somebody gave them would be Python within kernels."""
+    for kind, own in classes.items():
+        for name, value in list(vars(kind).items()):
+            if name[:2] == "__" or value is own.get(name, _restore):
+                continue
+            if name in own:
+                setattr(kind, name, own[name])
+            else:
+                delattr(kind, name)
 
 
-def _hold(kernel: Any, arguments: Mapping[str, Any], interpreter: Any, tl: Any) -> None:
-    """Where only kernels may compute, they are kernels indeed."""
-    if not Memory.entered():
-        return
-    language.hold(kernel.fn, tl, lambda value: isinstance(value, interpreter.InterpretedFunction))
+def _hold(kernel: str, arguments: Mapping[str, Any], tl: Any) -> None:
+    """Where only kernels may compute, they are handed nothing that computes."""
     for name, value in arguments.items():
-        if value is not None and not isinstance(
-            value, torch.Tensor | int | float | str | tl.dtype | tl.constexpr
-        ):
+        if type(value) not in (torch.Tensor, torch.nn.Parameter) and not language.is_plain(value, tl):
             raise language.NotTriton(
-                f"{kernel.fn.__name__} was handed a {type(value).__name__} as `{name}`: wanted tensors and numbers"
+                f"{kernel} was handed a {type(value).__name__} as `{name}`: wanted tensors and numbers"
             )
 
 

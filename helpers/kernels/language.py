@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 import inspect
-import textwrap
+import sys
 from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
+
+import numpy as np
 
 #: of Python's own functions, those that a kernel may call
 _BUILTINS = frozenset("abs bool float int len max min print range".split())
@@ -27,29 +30,50 @@ class NotTriton(TypeError):
     """A kernel uses what Triton's compiler has not."""
 
 
-def hold(function: Callable[..., Any], tl: Any, is_kernel: Callable[[Any], bool]) -> None:
-    """Raise :class:`NotTriton` for what a kernel uses beside its arguments, its own names and Triton's language.
-
-    function: the kernel as it was written. tl: triton.language. is_kernel: whether a value is another jitted function.
-    """
-    if function.__module__.partition(".")[0] == "triton":  # tl.sum and the like
-        return
+def read(function: FunctionType) -> ast.FunctionDef:
+    """The function as its file has it: where its code begins there, whatever texts look like functions around it."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        code = function.__code__
+        for node in ast.walk(ast.parse("".join(inspect.findsource(function)[0]))):
+            if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+                if min([node.lineno, *(d.lineno for d in node.decorator_list)]) == code.co_firstlineno:
+                    return node
+        raise OSError
     except (OSError, SyntaxError, TypeError):
         raise NotTriton(
             f"the source of {function.__name__} cannot be read: write it as a function, in a cell"
         ) from None
-    assert isinstance(tree, ast.FunctionDef)
-    for line, what in _refused(tree, function, tl, is_kernel):
+
+
+def hold(
+    tree: ast.FunctionDef, names: dict[str, Any], tl: Any, is_kernel: Callable[[Any], bool]
+) -> dict[str, Any]:
+    """The names from outside that a kernel uses; :class:`NotTriton` for what it uses beside its arguments, its own names,
+    other kernels and Triton's language.
+
+    tree: the kernel as it was written. names: what its names from outside mean. tl: triton.language.
+    is_kernel: whether a value is another jitted function.
+    """
+    for line, what in _refused(tree, names, tl, is_kernel):
         raise NotTriton(
-            f"line {line} of {function.__name__} uses {what}. The interpreter runs a kernel as Python and lets it pass; "
+            f"line {line} of {tree.name} uses {what}. The interpreter runs a kernel as Python and lets it pass; "
             "Triton's compiler knows arguments, local names and triton.language"
         )
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    return {name: names[name] for name in used & names.keys()}
+
+
+def is_plain(value: Any, tl: Any) -> bool:
+    """Whether a value has nothing of Python to run: a number, a text, a type of Triton's, or a constexpr of one of these."""
+    if type(value) is tl.constexpr:
+        return is_plain(value.value, tl)
+    return value is None or type(value) in (
+        bool, int, float, str, np.float64, tl.dtype, tl.pointer_type, tl.block_type
+    )  # fmt: skip
 
 
 def _refused(
-    tree: ast.FunctionDef, function: Callable[..., Any], tl: Any, is_kernel: Callable[[Any], bool]
+    tree: ast.FunctionDef, names: dict[str, Any], tl: Any, is_kernel: Callable[[Any], bool]
 ) -> Iterator[tuple[int, str]]:
     public = {
         name
@@ -75,11 +99,10 @@ def _refused(
             elif isinstance(node, ast.Attribute) and node.attr not in public:
                 yield line, f"`{node.attr}`"
             elif isinstance(node, ast.Name) and node.id not in local:
-                value = function.__globals__.get(node.id, getattr(builtins, node.id, None))
+                value = names.get(node.id, getattr(builtins, node.id, None))
                 fine = node.id in _BUILTINS and value is getattr(builtins, node.id)
-                named = getattr(value, "__name__", "")
-                fine = fine or value is tl or named == "triton" and hasattr(value, "jit")
-                if not (fine or is_kernel(value) or isinstance(value, tl.constexpr | tl.dtype)):
+                fine = fine or value is tl or value is sys.modules["triton"] or is_kernel(value)
+                if not fine and not (isinstance(value, tl.constexpr | tl.dtype) and is_plain(value, tl)):
                     yield (
                         line,
                         f"`{node.id}`, a name from outside (a number may come in as an argument, or as tl.constexpr)",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import torch
+
+from helpers.kernels.traffic import Moved
 
 
 class OutOfBounds(IndexError):
@@ -18,11 +21,14 @@ class OutOfBounds(IndexError):
 
 @dataclass(frozen=True)
 class Region:
-    """The storage of one argument: its first address, the one behind its last, and how far from there its numbers lie."""
+    """The storage of one argument: its first address, the one behind its last, the bytes of an element, and how far from
+    there its numbers lie.
+    """
 
     name: str
     first: int
     end: int
+    item: int
     shift: int = 0
 
 
@@ -32,26 +38,28 @@ def regions(arguments: Mapping[str, Any]) -> list[Region]:
     for name, value in arguments.items():
         if isinstance(value, torch.Tensor):
             storage = value.untyped_storage()
-            shift = _inside[-1].shift(value) if _inside else 0
+            memory = Memory.entered()
+            shift = memory.shift(value) if memory else 0
             first = storage.data_ptr()
-            made.setdefault(first, Region(name, first, first + storage.nbytes(), shift))
+            made.setdefault(first, Region(name, first, first + storage.nbytes(), value.itemsize, shift))
     return list(made.values())
 
 
 def reach(
     within: list[Region], pointers: np.ndarray, mask: np.ndarray, size: int, verb: str
-) -> tuple[np.ndarray, dict[str, int]]:
-    """The addresses that are really meant, and how many elements lie in each argument's storage.
+) -> tuple[np.ndarray, dict[str, Moved]]:
+    """The addresses that are really meant, and what of each argument's storage lies there.
 
-    pointers: addresses; mask: which of them are used; size: bytes of an element; verb: "loads" or "stores", for messages.
+    pointers: addresses; mask: which of them are used; size: bytes at each of them; verb: "loads" or "stores", for messages.
     Raises :class:`OutOfBounds` for an address in none of the regions.
     """
     pointers, mask = np.broadcast_arrays(pointers, mask)
-    where, left, counts = pointers.copy(), mask.copy(), dict[str, int]()
+    where, left, counts = pointers.copy(), mask.copy(), dict[str, Moved]()
     for region in within:
         here = left & (pointers >= np.uint64(region.first)) & (pointers < np.uint64(region.end))
         if many := int(here.sum()):
-            counts[region.name] = many
+            # a pointer may be cast, so that two elements are behind one address
+            counts[region.name] = Moved(many * -(-size // region.item), many * size)
             where[here] = (pointers[here].astype(np.int64) + region.shift).astype(np.uint64)
             left = left & ~here
     if left.any():
@@ -87,14 +95,34 @@ class Memory(AbstractContextManager["Memory"]):
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage]] = {}
+        self._kept: dict[int, tuple[torch.UntypedStorage, torch.UntypedStorage, int]] = {}
+        self._fault: BaseException | None = None
 
     def __enter__(self) -> Memory:
         _inside.append(self)
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         _inside.remove(self)
+        if fault is None and self._fault is not None:
+            raise self._fault
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """While a kernel runs: what it prints goes nowhere, and what stops it is raised again at the block's end, for
+        texts and errors would tell others the numbers.
+        """
+        try:
+            with redirect_stdout(StringIO()), np.printoptions(), np.errstate(all="ignore"):
+                yield
+        except BaseException as fault:
+            self._fault = fault
+            raise
 
     def put(self, x: torch.Tensor) -> torch.Tensor:
         """A tensor like x whose numbers are x's for kernels, and nobody else's."""
@@ -108,9 +136,9 @@ class Memory(AbstractContextManager["Memory"]):
 
     def get(self, shown: torch.Tensor) -> torch.Tensor:
         """The numbers of a tensor, as kernels left them; of one that no kernel was handed, what it holds."""
-        kept = self._kept.get(shown.untyped_storage().data_ptr())
-        if kept is None:
+        if shown.untyped_storage().data_ptr() not in self._kept:
             return shown
+        kept = self._of(shown)
         inside = torch.empty(0, dtype=shown.dtype)
         return inside.set_(kept[1], shown.storage_offset(), shown.shape, shown.stride()).clone()
 
@@ -119,15 +147,25 @@ class Memory(AbstractContextManager["Memory"]):
         storage = shown.untyped_storage()
         if storage.data_ptr() not in self._kept:
             self._keep(shown, shown)
-        return self._kept[storage.data_ptr()][1].data_ptr() - storage.data_ptr()
+        return self._of(shown)[1].data_ptr() - storage.data_ptr()
+
+    def _of(self, shown: torch.Tensor) -> tuple[torch.UntypedStorage, torch.UntypedStorage, int]:
+        """What is kept of the tensor's storage: the elements there, which are counted, have one size."""
+        kept = self._kept[shown.untyped_storage().data_ptr()]
+        if kept[2] != shown.itemsize:
+            raise OutOfBounds(
+                f"a tensor with {shown.itemsize} bytes an element lies in memory that kernels know with {kept[2]}: kernels "
+                "convert by `.to(dtype)` of a block"
+            )
+        return kept
 
     def _keep(self, shown: torch.Tensor, numbers: torch.Tensor) -> None:
         # a copy without an operator of PyTorch, for these may be counted; the storage is held, so that no other takes
         # its address while this memory lives
         inside = numbers.untyped_storage().clone()
-        self._kept[shown.untyped_storage().data_ptr()] = shown.untyped_storage(), inside
+        self._kept[shown.untyped_storage().data_ptr()] = shown.untyped_storage(), inside, shown.itemsize
 
     @staticmethod
-    def entered() -> bool:
-        """Whether any memory is entered now."""
-        return bool(_inside)
+    def entered() -> Memory | None:
+        """The innermost memory that is entered now."""
+        return _inside[-1] if _inside else None

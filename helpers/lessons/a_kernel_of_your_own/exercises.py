@@ -473,12 +473,12 @@ class Normed:
         lies += f", dy {self.dy}" if self.dy else ""
         return f"x ({self.rows}, {self.columns}) {self.dtype}{lies}, eps {self.eps:g}"
 
-    def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
+    def tensors(self, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
         """x, weight and the gradient of y."""
         dtype = DTYPES[self.dtype]
-        x = _numbers(self.rows, self.columns, 3, scale=self.scale).to(dtype)
-        dy = _numbers(self.rows, self.columns, 4).to(dtype)
-        weight = _numbers(1, self.columns, 5, shift=1.0)[0].to(dtype)
+        x = _numbers(self.rows, self.columns, 3 + seed, scale=self.scale).to(dtype)
+        dy = _numbers(self.rows, self.columns, 4 + seed).to(dtype)
+        weight = _numbers(1, self.columns, 5 + seed, shift=1.0)[0].to(dtype)
         return _layout(x, self.layout), weight, _layout(dy, self.dy or self.layout)
 
     def wanted(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -504,17 +504,24 @@ def _drive_norm(rms_norm: Callable[..., Any], count: Any, **case: Any) -> dict[s
 def _drive_norm_backward(rms_norm_backward: Callable[..., Any], count: Any, **case: Any) -> dict[str, Any]:
     kernels.load()
     of = Normed(**case)
-    x, weight, dy = of.tensors()
-    rstd = (x.float().square().mean(-1) + of.eps).rsqrt()
     with kernels.Memory() as memory:
-        given = [memory.put(t) for t in (dy, x, weight, rstd)]
-        earlier = rms_norm_backward(*given)  # nothing of it may be in what comes next
+
+        def given(seed: int) -> list[Tensor]:
+            x, weight, dy = of.tensors(seed)
+            rstd = (x.float().square().mean(-1) + of.eps).rsqrt()
+            return [memory.put(t) for t in (dy, x, weight, rstd)]
+
+        def numbers(two: Any) -> list[Any]:
+            return [memory.get(t) if isinstance(t, Tensor) else t for t in two]
+
+        # nothing of a call before, whose numbers are others, may be in what comes next
+        earlier = rms_norm_backward(*given(10))
+        earlier = list(earlier) if isinstance(earlier, tuple | list) else []
+        before, later = numbers(earlier), given(0)
         with kernels.watch() as seen:
-            counts = count(rms_norm_backward, *given)
-    got = _normed(counts, memory, seen)
-    if isinstance(earlier, tuple | list):
-        got["earlier"] = [memory.get(t) if isinstance(t, Tensor) else t for t in earlier]
-    return got
+            counts = count(rms_norm_backward, *later)
+        got = _normed(counts, memory, seen)
+        return got | {"earlier": list(zip(before, numbers(earlier), strict=True))}
 
 
 def _normed(counts: Any, memory: kernels.Memory, seen: kernels.Watch) -> dict[str, Any]:
@@ -543,8 +550,8 @@ def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None
             f"right here, where programs run one after another; {got['raced']} elements are stored by more than one program of a "
             "launch, and on a GPU chance decides which comes last: tl.atomic_add, or a part for each program"
         )
-    for name, first, value in zip(names, got.get("earlier", ()), got["values"], strict=False):
-        if not isinstance(first, Tensor) or not torch.equal(first, value):
+    for name, (first, now) in zip(names, got.get("earlier", ()), strict=False):
+        if not isinstance(first, Tensor) or not torch.equal(first, now):
             return f"{name} of one call is changed by the next call"
     many = case.rows * case.columns
     loads, stores = (
