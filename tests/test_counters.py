@@ -239,7 +239,12 @@ def test_flops_agree_with_flop_counter(name: str) -> None:
     if name == "transformer block":  # the reference knows no CPU attention: 2 matmuls forward, 5 backward
         batch, heads, length, width = 2, 4, 24, 8
         attention = 2 * batch * heads * length * length * width * (2 + 5)
-    assert counts.flops == reference.get_total_flops() + attention
+    layers = 0
+    if (
+        name == "lstm"
+    ):  # nor oneDNN's layers: 10 tokens meet 4·16 rows of both matrices, once forward, twice backward
+        layers = 3 * 2 * 10 * 4 * 16 * ((8 + 16) + (16 + 16))
+    assert counts.flops == reference.get_total_flops() + attention + layers
 
 
 @pytest.mark.parametrize("groups", [1, 4, 8])

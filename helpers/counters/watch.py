@@ -94,9 +94,11 @@ class Watch(Mode):
         given, before = self._safely(self._look, args, kwargs) or ([], {})
         if op.custom and all(tensor.device.type == "cpu" for tensor in given):
             with self:  # run its kernel under our eyes
-                return func.redispatch(
+                result = func.redispatch(
                     private_torch.DispatchKeySet(private_torch.DispatchKey.CPU), *args, **kwargs
                 )
+            self._safely(self._compute, op, args, kwargs, result)
+            return result
         result = func(*args, **kwargs)
         self._safely(self._record, op, before, args, kwargs, result)
         return result
@@ -144,6 +146,9 @@ class Watch(Mode):
             self.ledger.waited(op.name)
         elif op.mutable and not no_sync and _leaves_torch(op, before, args, kwargs):
             self.ledger.waited(f"Tensor.{op.name.removeprefix('aten.')} into NumPy's memory")
+        self._compute(op, args, kwargs, result)
+
+    def _compute(self, op: Operator, args: Any, kwargs: Any, result: Any) -> None:
         if op.flops is not None:
             try:
                 self.ledger.computed(op.flops(*args, **kwargs, out_val=result))
