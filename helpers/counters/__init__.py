@@ -24,8 +24,9 @@ What is not there to be seen:
   existed before (freeing one lowers nothing).
 - a GPU allocator's rounding: here a storage costs exactly its bytes.
 - in ``saved_bytes``: tensors kept on a plain attribute (``ctx.x = x``) or in a closure, those that go
-  through the program's own saved-tensor hooks, and those inside a torch.func transform. What of it the run
-  itself made is in ``peak_live_bytes``, and in ``live_bytes`` if it is still held at the end.
+  through the program's own saved-tensor hooks. What of it the run itself made is in ``peak_live_bytes``, and in
+  ``live_bytes`` if it is still held at the end. While torch.func differentiates, all that operators take and
+  make is taken for saved: what it really keeps is as much or less.
 - torch.compile: Dynamo stands aside while a dispatch mode is on, so the eager code runs and is counted.
 
 The first run of a program may count more than the second: optimizer state, gradients and caches are made

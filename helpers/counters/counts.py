@@ -69,7 +69,7 @@ class Counts:
 
     flops: int = 0
     """Floating-point operations of matmuls, convolutions and attention: torch.utils.flop_counter's formulas,
-    and ours for the CPU's flash attention, which it counts as 0. A fused LSTM counts 0 in both."""
+    and ours for what it counts as 0: the CPU's flash attention, products by other names, fused layers, linalg."""
 
     allocations: list[tuple[str, int]] = field(default_factory=list)
     """(operator, bytes) of each allocation, in order."""

@@ -185,14 +185,20 @@ def _unpack(saved: _Saved) -> torch.Tensor:
 
 @contextmanager
 def _hooks_stand_aside(message: str) -> Iterator[None]:
-    """torch.func's transforms refuse to start where hooks are installed: ours are not called meanwhile."""
+    """torch.func's transforms refuse to start where hooks are installed: ours are not called meanwhile, and watches
+    take for saved whatever operators are given or make."""
     autograd = private_torch.saved_tensors_hooks
     before = autograd._saved_tensors_hooks_get_disabled_error_message()
     tracing = autograd._saved_tensors_hooks_set_tracing(True)
     autograd._saved_tensors_hooks_disable(message, False)
+    watches = tuple(running.watches)
+    for watch in watches:
+        watch.without_hooks += 1
     try:
         yield
     finally:
+        for watch in watches:
+            watch.without_hooks -= 1
         autograd._saved_tensors_hooks_set_tracing(tracing)
         if before is None:
             autograd._saved_tensors_hooks_enable()

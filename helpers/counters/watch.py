@@ -73,6 +73,7 @@ class Watch(Mode):
         self.no_sync = 0  # t.cpu(): has been counted as one sync
         self.by_list = 0  # x[[0, 2]]: its lists have been counted
         self.assigning = 0  # x[i] = 1.0: torch wraps the number in a tensor of its own, which does not count
+        self.without_hooks = 0  # torch.func differentiates: nobody tells what it saves
         self._number: Storages = {}  # where that number is
         self._alive: dict[int, tuple[weakref.ref[Any], int]] = {}  # storages made here: → bytes
         self._saved: dict[int, tuple[weakref.ref[Any], int]] = {}  # storages saved for backward: → bytes
@@ -94,9 +95,11 @@ class Watch(Mode):
         given, before = self._safely(self._look, args, kwargs) or ([], {})
         if op.custom and all(tensor.device.type == "cpu" for tensor in given):
             with self:  # run its kernel under our eyes
-                return func.redispatch(
+                result = func.redispatch(
                     private_torch.DispatchKeySet(private_torch.DispatchKey.CPU), *args, **kwargs
                 )
+            self._safely(self._compute, op, args, kwargs, result)
+            return result
         result = func(*args, **kwargs)
         self._safely(self._record, op, before, args, kwargs, result)
         return result
@@ -144,6 +147,12 @@ class Watch(Mode):
             self.ledger.waited(op.name)
         elif op.mutable and not no_sync and _leaves_torch(op, before, args, kwargs):
             self.ledger.waited(f"Tensor.{op.name.removeprefix('aten.')} into NumPy's memory")
+        if self.without_hooks and torch.is_grad_enabled():
+            for tensor in tensors((args, kwargs, result)):
+                self.save(tensor)
+        self._compute(op, args, kwargs, result)
+
+    def _compute(self, op: Operator, args: Any, kwargs: Any, result: Any) -> None:
         if op.flops is not None:
             try:
                 self.ledger.computed(op.flops(*args, **kwargs, out_val=result))

@@ -4,7 +4,7 @@
 
 Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 FLOPs of matmuls, convolutions and attention come from torch.utils.flop_counter's registry (a multiply-add
-is 2; `helpers.pytorch.flops` mends one of its formulas), those of factorisations roughly (`_factorisation`); everything else counts one FLOP an element. Bytes:
+is 2; `helpers.pytorch.flops` mends one of its formulas), those of factorisations roughly; everything else counts one FLOP an element. Bytes:
 every input read once, every output written once, no cache between kernels (of sorts too, which go over theirs more often).
 Tensor Cores take rows of whole 16 bytes: what is not, costs them more (`_effort`). Fused attention with is_causal leaves
 out what the mask throws away, block by block (`_causal`). Convolutions of 16-bit numbers are
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from helpers.pytorch.flops import factorisation
 from helpers.pytorch.flops import formula as formula_of
 from helpers.pytorch.tensors import channels_last, tensors
 from helpers.simulator.accesses import place
@@ -62,7 +63,7 @@ _AT_PLACES = {"index_copy_", "index_put_", "_index_put_impl_"}
 _SHAPE_ONLY = {"new_zeros", "new_ones", "new_full"}
 _UNREAD = {"nll_loss_backward": (1,), "nll_loss2d_backward": (1,)}
 _CONVOLUTION = {"convolution", "_convolution", "cudnn_convolution", "convolution_backward"}
-# Products of int8 matrices that flop_counter has no formula for; the inner dimension is their first input's last.
+# Products of int8 matrices, which cuBLASLt does and not cuBLAS.
 _INT8_PRODUCTS = {"_int_mm", "_weight_int8pack_mm"}
 _KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "int8", torch.float64: "fp64_tensor"}
 
@@ -110,7 +111,7 @@ def _operator(func: Any) -> _Operator:
         library = "cuDNN"
     elif family(name) == "factorisation":
         library = "cuSOLVER"
-    elif "mm" in name and formula is not None:
+    elif "mm" in name and formula is not None and name not in _INT8_PRODUCTS:
         library = "cuBLAS"
     arguments = enumerate(func._schema.arguments)
     return _Operator(
@@ -188,9 +189,6 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
                 family = _product(results[0], inputs[-1])
         elif "attention" in family:
             effort = _causal(_named(func, args) | kwargs)
-    elif name in _INT8_PRODUCTS:
-        flops = 2 * results[0].numel() * inputs[0].shape[-1]
-        kind = _library_kind(name, inputs[0].dtype)
     else:
         flops = max(sum(t.numel() for t in results), sum(t.numel() for t in inputs[:1]))
         kind = "fp64" if any(t.dtype == torch.float64 for t in results) else "fp32"
@@ -373,16 +371,10 @@ def _named(func: Any, args: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _factorisation(named: dict[str, Any], out: Any) -> Work:
-    """linalg.*: for m × n with m ≥ n, 4n²(m − n/3) FLOPs, those of a QR with its Q, and of an inverse (Golub and Van Loan,
-    Matrix Computations, 4th ed., 5.2.2 and 3.2.9), through panels of 32 columns that come one after another, three kernels
-    each. Nothing of it was measured: a Cholesky takes an eighth of these FLOPs, singular vectors eight times as many.
-    """
+    """linalg.*, through panels of 32 columns that come one after another, three kernels each. Nothing of it was measured."""
     matrix = next(t for t in tensors(list(named.values())))
-    *batch, rows, columns = matrix.shape if matrix.dim() > 1 else (1, *matrix.shape)
-    m, n = max(rows, columns), min(rows, columns)
-    flops = prod(batch) * (4 if matrix.is_complex() else 1) * 4 * n * n * (m - n / 3)
+    n = min((1, *matrix.shape)[-2:])
+    flops = factorisation(matrix)
     nbytes = matrix.nbytes + sum(_bytes(t) for t in tensors(out) if t.is_meta)
     wide = matrix.dtype in (torch.float64, torch.complex128)
-    return Work(
-        round(flops), nbytes, "fp64_tensor" if wide else "fp32", "factorisation", serial=3 * -(-n // 32)
-    )
+    return Work(flops, nbytes, "fp64_tensor" if wide else "fp32", "factorisation", serial=3 * -(-n // 32))
