@@ -1,7 +1,7 @@
 """What a drive may read of a result while nobody counts."""
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from torch import Tensor
@@ -15,9 +15,11 @@ def plain(result: _T) -> _T:
     An object of an answer's own class may have a `clone` or a `tolist` that computes when it is read. So a drive calls this as
     soon as it has a result, before it reads it and best while it still counts.
     """
-    parts: Iterable[object] = (
-        result.values() if type(result) is dict else result if type(result) in (list, tuple) else ()  # type: ignore[union-attr, attr-defined]
-    )
+    parts: Iterable[object] = ()
+    if type(result) is dict:
+        parts = cast(dict[object, object], result).values()
+    elif type(result) in (list, tuple):
+        parts = cast(Iterable[object], result)
     for part in parts:
         plain(part)
     known = (

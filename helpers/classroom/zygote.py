@@ -140,8 +140,8 @@ def serve(connection: socket.socket, before: "Intact") -> None:
             else:
                 starting.borrow()
         elif "run" in message:
-            own = bool(message.get("own"))
-            reply = _run(message["run"], message["place"], message.get("flags", 0), namespace, own)
+            held = bool(message.get("own"))
+            reply = _run(message["run"], message["place"], message.get("flags", 0), namespace, held)
         elif "ask" in message:
             reply = probe.answer(message["ask"], namespace)
         elif "ranks" in message and starting.FORKS:
@@ -169,10 +169,10 @@ def _parts(package: str | None) -> set[str]:
     return {name.removeprefix(start) for name in sys.modules if name.startswith(start)}
 
 
-def _run(source: str, place: str, flags: int, namespace: dict[str, Any], own: bool) -> dict[str, Any]:
+def _run(source: str, place: str, flags: int, namespace: dict[str, Any], held: bool) -> dict[str, Any]:
     """One cell, as IPython runs it: statement by statement, also above one that does not compile (a `return` in no function); a
-    last line that is an expression is shown. flags: the compiler's, from earlier cells. own: an answer's, whose private names
-    are held."""
+    last line that is an expression is shown. flags: the compiler's, from earlier cells. held: it is an answer's, and its private
+    names are."""
     from helpers.check import private
 
     linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
@@ -180,7 +180,7 @@ def _run(source: str, place: str, flags: int, namespace: dict[str, Any], own: bo
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         try:
             tree = ast.parse(source, place)
-            tree = private.guarded(tree) if own else tree
+            tree = private.guarded(tree) if held else tree
             last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
             for node in tree.body:
                 code = compile(ast.Module([node], []), place, "exec", flags, dont_inherit=True)
