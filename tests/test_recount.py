@@ -101,13 +101,23 @@ def lesson() -> Callable[[str], Master]:
 
 
 @pytest.mark.usefixtures("open_screen")
-@pytest.mark.parametrize("what", [w for w in UNSEEN_BY if w != "stdout"])
+@pytest.mark.parametrize("what", [w for w in UNSEEN_BY if w not in ("stdout", "typing evaluates")])
 def test_work_that_no_counter_saw_is_seen(runner: Runner, lesson: Callable[[str], Master], what: str) -> None:
     """Each earned everything once; now it passes, and a person has both counts."""
     score = runner.grade(lesson("01_storage_and_stride"), "one_copy", f"import sys, torch\n{UNSEEN_BY[what]}")
     assert score.earned == 5 and score.doubts.keys() == score.verdicts.keys()
     for text in score.doubts.values():
         assert "the counters had aten.copy_ ×1" in text and "PyTorch's own observers aten.copy_ ×2" in text
+
+
+@pytest.mark.usefixtures("open_screen")
+def test_a_private_name_of_anothers_is_refused_before_it_hides_anything(
+    runner: Runner, lesson: Callable[[str], Master]
+) -> None:
+    answer = f"import sys, torch\n{UNSEEN_BY['typing evaluates']}"
+    score = runner.grade(lesson("01_storage_and_stride"), "one_copy", answer)
+    assert score.earned == 0
+    assert all("`_evaluate` is a private name of ForwardRef" in v.text for v in score.verdicts.values())
 
 
 @pytest.mark.usefixtures("open_screen")
