@@ -15,7 +15,7 @@ from helpers.check.screen import is_private
 
 #: what the guard is called in the answer's module. The screen lets no answer bind or read such a name
 GUARD = "__own__"
-_BY_TEXT = frozenset({"delattr", "getattr", "hasattr", "setattr"})
+_BY_TEXT = frozenset({"getattr", "hasattr", "setattr"})
 
 
 def own(thing: Any, name: Any) -> Any:

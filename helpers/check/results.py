@@ -7,6 +7,8 @@ import numpy as np
 from torch import Tensor
 
 _T = TypeVar("_T")
+_PYTHONS = (bool, int, float, complex, str, bytes, list, tuple, dict, set, type(None))
+_PLAIN = (Tensor, np.ndarray, np.generic, *_PYTHONS)
 
 
 def plain(result: _T) -> _T:
@@ -22,22 +24,6 @@ def plain(result: _T) -> _T:
         parts = cast(Iterable[object], result)
     for part in parts:
         plain(part)
-    known = (
-        Tensor,
-        np.ndarray,
-        np.generic,
-        bool,
-        int,
-        float,
-        complex,
-        str,
-        bytes,
-        list,
-        tuple,
-        dict,
-        set,
-        type(None),
-    )
-    if not isinstance(result, known) or type(result).__module__ == "__main__":
+    if not isinstance(result, _PLAIN) or type(result).__module__ == "__main__":
         raise TypeError(f"gave an object of class {type(result).__name__}, wanted a plain tensor")
     return result

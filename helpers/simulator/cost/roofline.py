@@ -4,7 +4,7 @@
 
 Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 52(4), 2009.
 FLOPs of matmuls, convolutions and attention come from torch.utils.flop_counter's registry (a multiply-add
-is 2; `helpers.pytorch.flops` mends one of its formulas), those of factorisations roughly; everything else counts one FLOP an element. Bytes:
+is 2) and from `helpers.pytorch.flops`, which has what it lacks, factorisations roughly; everything else counts one FLOP an element. Bytes:
 every input read once, every output written once, no cache between kernels (of sorts too, which go over theirs more often).
 Tensor Cores take rows of whole 16 bytes: what is not, costs them more (`_effort`). Fused attention with is_causal leaves
 out what the mask throws away, block by block (`_causal`). Convolutions of 16-bit numbers are
