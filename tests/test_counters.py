@@ -823,6 +823,25 @@ def test_what_torch_func_keeps_for_backward_is_saved() -> None:
         assert count(without_hooks).saved_bytes == 0
 
 
+def test_an_error_can_tell_values_and_so_waits() -> None:
+    """On a GPU no text would come, of a number read as an index."""
+
+    def read(number: int, device: Any = "cpu") -> None:
+        places = torch.tensor([number], device=device)
+        with pytest.raises(RuntimeError, match=str(number)):
+            torch.zeros(1, device=device).scatter_(0, places, 1.0)
+
+    counts = count(read, 2**40 + 17)
+    assert (counts.syncs, counts.sync_by) == (1, {"an error of aten.scatter_": 1})
+    with pytest.raises(RuntimeError), count() as counts:
+        torch.zeros(2, 3, device="meta") @ torch.zeros(2, 3, device="meta")  # nothing there to be told
+    assert counts.syncs == 0
+    with simulate("H100", values=True, strict=False) as gpu:
+        before = gpu.syncs
+        read(2**40 + 17, gpu.device)
+        assert gpu.syncs == before + 2  # the tensor's way there, and the error
+
+
 def test_fused_attention_layers_stay_fused() -> None:
     """They leave their fast path under a TorchFunctionMode: why the counters use none."""
     layer = nn.TransformerEncoderLayer(16, 2, batch_first=True).eval()

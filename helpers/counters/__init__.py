@@ -12,7 +12,7 @@ reference does; tensors caught in a reference cycle therefore count as live, as 
 measured there, so it is a list: ``.item()`` and whatever calls it (``float``, ``bool``, ``if t:``), operators
 whose result or its size depends on values (``nonzero``, boolean masks, ``equal``, ``unique``), ``.tolist()``,
 ``.numpy()``, ``np.asarray(t)``, an operator that writes into an array's memory, DLPack, pickling and
-``torch.save``, printing or formatting, each Python list in an index, and blocking ``.cpu()`` and ``.to("cpu")``. Each counts
+``torch.save``, printing or formatting, an operator that raises an error (its text may tell values), each Python list in an index, and blocking ``.cpu()`` and ``.to("cpu")``. Each counts
 once, whatever it calls inside. torch.optim's own reads of the step counters that it keeps on the CPU make nobody wait, and are left out.
 
 What is not there to be seen:

@@ -100,7 +100,11 @@ class Watch(Mode):
                 )
             self._safely(self._compute, op, args, kwargs, result)
             return result
-        result = func(*args, **kwargs)
+        try:
+            result = func(*args, **kwargs)
+        except Exception:
+            self._safely(self._refused, op, given)
+            raise
         self._safely(self._record, op, before, args, kwargs, result)
         return result
 
@@ -118,6 +122,11 @@ class Watch(Mode):
             if type(tensor) not in _PLAIN and isinstance(tensor, torch.nn.Parameter):
                 self._parameter(tensor)
         return given, _held(given)
+
+    def _refused(self, op: Operator, given: list[torch.Tensor]) -> None:
+        """The CPU's kernel has looked at values, and its text can name them; a GPU's would not even raise here."""
+        if op.counts and any(not tensor.is_meta for tensor in given):
+            self.ledger.waited(f"an error of {op.name}")
 
     def _record(self, op: Operator, before: Storages, args: Any, kwargs: Any, result: Any) -> None:
         after = _storages(result)

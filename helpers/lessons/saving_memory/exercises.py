@@ -5,6 +5,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -18,6 +19,7 @@ from helpers.check.compare import difference
 from helpers.check.judges import each, each_value
 from helpers.check.reference import reference
 from helpers.lessons.saving_memory.layer import Layer
+from helpers.pytorch.dispatch_mode import Looking
 
 # --- 9.3 training_memory ------------------------------------------------------------------------------------------
 
@@ -156,13 +158,9 @@ class _Part(Layer):
     def __init__(self, width: int, p: float, product: bool) -> None:
         super().__init__(width)
         self.side = nn.Linear(width, width, bias=False) if product else None
-        self.drop, self.gain, self.by_torch = nn.Dropout(p), torch.ones(width), False
+        self.drop, self.gain = nn.Dropout(p), torch.ones(width)
 
     def forward(self, x: torch.Tensor, other: torch.Tensor | None = None) -> Any:
-        # whether PyTorch's own checkpoint is among the callers, told by its file
-        # (in a list: a generator that is left half-way keeps the frames, and so their tensors)
-        callers = [frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe())]
-        self.by_torch = self.by_torch or torch.utils.checkpoint.__file__ in callers
         if other is not None:
             other = x * other if self.side is None else x + self.side(other)
         h = self.norm(x if other is None else other) * self.gain
@@ -173,18 +171,40 @@ def _call(part: _Part, *tensors: torch.Tensor) -> Any:
     return part(*tensors)
 
 
+@contextmanager
+def _hearing_of_torchs() -> Iterator[Callable[[], bool]]:
+    """Gives whether PyTorch's own checkpoint was among the callers of any operator in this block, told by its file.
+
+    That is kept where an answer cannot write: not on a part, which it is given, and which it need not call as it is.
+    """
+    by_torch = False
+
+    class Callers(Looking):
+        def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+            nonlocal by_torch
+            # (in a list: a generator that is left half-way keeps the frames, and so their tensors)
+            callers = [frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe())]
+            by_torch = by_torch or torch.utils.checkpoint.__file__ in callers
+
+    with Callers():
+        yield lambda: by_torch
+
+
 def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """Steps of a chain of checkpointed parts: losses, gradients, and random numbers drawn beside them."""
     of, results = Chain(**fields), []
     net: Any = nn.ModuleList([_Part(of.width, of.p, of.product) for _ in range(of.depth)])
     for part in net if of.frozen else ():
         part.up.weight.requires_grad_(False)
+    by_torch = False
     for _ in range(of.steps):
         x, other = torch.randn(of.rows, of.width, requires_grad=True), torch.rand(of.rows, of.width)
         h = x
-        for part in net:
-            fn = partial(_call, part) if of.frozen else part
-            h = checkpointed(fn, *((other, h) if of.late else (h, other) if of.two else (h,)))
+        with _hearing_of_torchs() as called:
+            for part in net:
+                fn = partial(_call, part) if of.frozen else part
+                h = checkpointed(fn, *((other, h) if of.late else (h, other) if of.two else (h,)))
+        by_torch = by_torch or called()
         loss = h.square().mean()
         del h
         drawn = torch.rand(of.steps - 1)  # between forward and backward: the generator is elsewhere now
@@ -197,7 +217,7 @@ def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     grads: list[torch.Tensor | None] = [w.grad for w in net.parameters()]
     none = "none: were only the inputs asked for theirs?"
     return {
-        "torch.utils.checkpoint called": any(part.by_torch for part in net),
+        "torch.utils.checkpoint called": by_torch,
         "step": results,
         "gradients of the weights": none if all(g is None for g in grads) else grads,
     }

@@ -135,7 +135,13 @@ class ValueDispatch(Dispatch):
         if func._overloadpacket is not aten.masked_select:
             with Unseen():  # the shadow's answer is thrown away: nobody else is to count it
                 answered = self.guard(self.answer, func, *like)
-        out = func(*args, **kwargs)
+        try:
+            out = func(*args, **kwargs)
+        except (
+            Exception
+        ):  # of the CPU's kernel, whose text may tell values: a program that reads on has waited for them
+            self.guard(lambda func: machine.sync(f"an error of {func._overloadpacket}"), func)
+            raise
         if answered is not None:
             return out, (*like, None)
         result = self.guard(self._shadowed, func, out)
