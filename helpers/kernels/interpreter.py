@@ -133,6 +133,7 @@ def _listen(interpreter: Any, tl: Any) -> None:
         size = max(1, pointers.get_element_ty().primitive_bitwidth // 8)
         active = mask.data if mask is not None else _all(pointers)
         where, counts = reach([*_Running.within], pointers.data, active, size, verb)
+        _Running.launch.lanes += where.size if "loads" in ways else 0
         for way in ways:
             of = getattr(_Running.launch, way)
             for name, part in counts.items():

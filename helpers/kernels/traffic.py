@@ -21,8 +21,9 @@ class Moved:
 
 @dataclass
 class Launch:
-    """One launch of a kernel. grid: programs along each axis. loads, stores: argument → what went through it. raced:
-    elements that more than one of its programs stored.
+    """One launch of a kernel. grid: programs along each axis. loads, stores: argument → what went through it. lanes: of
+    all blocks that were loaded, also of those of which a mask let nothing through. raced: elements that more than one of its
+    programs stored.
 
     An atomic operation is a load and a store, and races with none.
     """
@@ -31,6 +32,7 @@ class Launch:
     grid: tuple[int, ...] = ()
     loads: dict[str, Moved] = field(default_factory=dict)
     stores: dict[str, Moved] = field(default_factory=dict)
+    lanes: int = 0
     raced: int = 0
 
     @property
@@ -56,6 +58,11 @@ class Watch:
     def stores(self) -> int:
         """Elements stored."""
         return sum(moved.elements for launch in self.launches for moved in launch.stores.values())
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of the blocks that were loaded, masked ones too."""
+        return sum(launch.lanes for launch in self.launches)
 
     @property
     def raced(self) -> int:

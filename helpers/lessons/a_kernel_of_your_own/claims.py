@@ -12,7 +12,7 @@ from helpers.lessons.a_kernel_of_your_own.experiments import by_operators, on_ca
 
 def on_trial() -> list[Claim]:
     """The claims of the core."""
-    return [softmax_traffic(), without_a_fake()]
+    return [softmax_traffic()]
 
 
 def softmax_traffic() -> Claim:

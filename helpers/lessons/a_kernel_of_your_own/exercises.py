@@ -173,6 +173,10 @@ class Texts:
         return torch.stack(rows)[:, None, None].float()
 
 
+#: places more than count that the blocks of a text may hold
+SPARE = 48
+
+
 def _drive_attend_window(attend_window: Callable[..., Tensor], count: Any, **case: Any) -> dict[str, Any]:
     kernels.load()
     of = Texts(**case)
@@ -184,6 +188,7 @@ def _drive_attend_window(attend_window: Callable[..., Tensor], count: Any, **cas
         "contiguous": isinstance(out, Tensor) and out.is_contiguous(),
         "loads": seen.loads,
         "stores": seen.stores,
+        "lanes": seen.lanes,
         "host": _host(counts.by_operator),
     }
 
@@ -203,6 +208,12 @@ def _wrong_attend_window(case: Texts, got: dict[str, Any]) -> str | None:
         )
     if got["stores"] > stores:
         return f"its kernels stored {got['stores']:,} elements; wanted at most {stores:,}"
+    entered = (got["lanes"] - texts * (1 + case.d)) / (2 * case.d)
+    if entered > places + SPARE * texts:
+        return (
+            f"the blocks that it loads of k and of v hold {entered:,.0f} places each, masked ones too, and {places:,} count; wanted at "
+            f"most {SPARE} more than count for each text: enter no block in which nothing counts"
+        )
     return None
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 import helpers.lessons.a_kernel_of_your_own.recorded  # noqa: F401 - its experiments are known by their names
 import helpers.lessons.attention.recorded  # noqa: F401
-from helpers import compiling, kernels, recordings, simulate
+from helpers import kernels, recordings, simulate
 from helpers.kernels import Launch, Moved, Watch
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
@@ -135,7 +135,7 @@ def _bare(ax: Any, wide: float, rows: float) -> None:
 
 def by_operators(x: Tensor) -> Tensor:
     """Softmax as five operators."""
-    top = x.max(-1, keepdim=True).values
+    top = x.amax(-1, keepdim=True)
     z = x - top
     powers = torch.exp(z)
     return powers / powers.sum(-1, keepdim=True)
@@ -159,15 +159,6 @@ def on_card(fn: Callable[..., Any], *inputs: Tensor) -> Way:
         gpu.synchronize()
         run = gpu.kernels[before:]
         return Way(len(run), float(sum(kernel.bytes for kernel in run)))
-
-
-def written(fn: Callable[[Tensor], Any], x: Tensor) -> str:
-    """How many kernels Inductor writes; words where it cannot."""
-    try:
-        made = compiling.kernels(fn, x)
-    except compiling.CannotCompile:
-        return "no C++ compiler here"
-    return f"{made.count} kernel{'' if made.count == 1 else 's'}"
 
 
 def with_yours(softmax: Callable[[Tensor], Tensor]) -> Table:
@@ -207,8 +198,9 @@ def ways(rows: Mapping[str, Way], elements: int, first: str = "softmax") -> Tabl
     return table(lines, columns, evidence="simulated (H100)", caption=caption)
 
 
-def recorded_softmaxes() -> Table:
-    """The ways to a softmax on a recorded card: time, and bytes a second if each reads x once and writes once."""
+def recorded_softmaxes(of: int = 0) -> Table:
+    """The ways to a softmax on a recorded card: time, and bytes a second if each reads x once and writes once. of: only with
+    so many rows."""
     recording = recordings.show("21/softmax", prefer="recorded")
     rows = [
         (
@@ -219,18 +211,28 @@ def recorded_softmaxes() -> Table:
             f"≈ {8 * row['rows'] * row['columns'] / row['us'] / 1e6:.2f}",
         )
         for row in recording.table or ()
-        if row["rows"] != 2048
+        if row["rows"] == of or (not of and row["rows"] != 2048)
     ]
     columns = ["rows × columns", "softmax", "kernels", "time", "x once and the result once, TB/s"]
     return table(rows, columns, evidence=recording.evidence, caption="float32, many calls in a row")
 
 
-def recorded_us(way: str) -> float:
-    """Microseconds of a recorded softmax over 16,384 rows of 4,096 numbers."""
-    rows = recordings.show("21/softmax", prefer="recorded").table or []
+def recorded_us(way: str, rows: int = 16384, columns: int = 4096) -> float:
+    """Microseconds of a recorded softmax over so many rows of so many numbers."""
+    table = recordings.show("21/softmax", prefer="recorded").table or []
     return float(
-        next(row["us"] for row in rows if (row["rows"], row["columns"], row["way"]) == (16384, 4096, way))
+        next(row["us"] for row in table if (row["rows"], row["columns"], row["way"]) == (rows, columns, way))
     )
+
+
+def recorded_like() -> str:
+    """Which recorded softmax takes as long as the compiled one, over 65,536 rows of 1,024 numbers."""
+    slow, fast, compiled = (
+        recorded_us(way, 65_536, 1024) for way in ("five operators", "F.softmax", "compiled")
+    )
+    if compiled > 0.8 * slow:
+        return "like the five operators"
+    return "like F.softmax" if compiled < 1.25 * fast else "between the two"
 
 
 # --- 3 · what is left out -----------------------------------------------------------------------------------------
@@ -254,23 +256,61 @@ def cache_rooms(filled: Sequence[int], places: int) -> Picture:
     return Picture(fig, "arithmetic", f"{title}: {', '.join(map(str, filled))} are filled")
 
 
+_PERCENTS = (10, 20, 40, 80, 100)
+#: what a prediction of bytes offers
+SHARES = [f"about {percent} %" for percent in _PERCENTS]
+
+
 def shares(reads: Mapping[str, Way], cache_bytes: int) -> dict[str, str]:
-    """The bytes of each way against the cache's, to the nearest choice of the prediction."""
+    """The bytes of each way against the cache's, to the nearest of SHARES."""
     return {
-        name: f"about {min((10, 20, 40, 80, 100), key=lambda percent: abs(percent - 100 * way.bytes / cache_bytes))} %"
+        name: f"about {min(_PERCENTS, key=lambda percent: abs(percent - 100 * way.bytes / cache_bytes))} %"
         for name, way in reads.items()
     }
 
 
-def cache_reads(reads: Mapping[str, Way], cache_bytes: int) -> Table:
-    """A row for each way to attention over a cache: kernels, bytes, and these against the cache's."""
+def scores(seen: Watch, texts: int, d: int) -> int:
+    """Scores that a kernel computes of these texts: lanes of a key and a value of d numbers each, besides a query and a length."""
+    return round((seen.lanes - texts * (1 + d)) / (2 * d))
+
+
+def cache_reads(reads: Mapping[str, Way], computed: Mapping[str, int], cache_bytes: int) -> Table:
+    """A row for each way to attention over a cache: kernels, bytes, these against the cache's, and scores computed."""
     rows = [
-        (name, str(way.kernels), f"{way.bytes:,.0f}", f"{way.bytes / cache_bytes:.0%}")
+        (name, str(way.kernels), f"{way.bytes:,.0f}", f"{way.bytes / cache_bytes:.0%}", f"{computed[name]:,}")
         for name, way in reads.items()
     ]
-    columns = ["attention", "kernels", "bytes moved", "of the cache's bytes"]
+    columns = ["attention", "kernels", "bytes moved", "of the cache's bytes", "scores computed"]
     caption = f"the cache has {cache_bytes:,} bytes; the query and the result are moved too"
     return table(rows, columns, evidence=f"simulated (H100) · {LIVE}", caption=caption)
+
+
+def with_your_window(
+    attend_window: Callable[..., Tensor],
+    tensors: tuple[Tensor, Tensor, Tensor, Tensor],
+    reads: Mapping[str, Way],
+    computed: Mapping[str, int],
+    sinks: int = 4,
+    window: int = 32,
+) -> Table:
+    """The ways to attention over a cache (q, k, v, filled), and the learner's own kernel as it was counted."""
+    q, k, v, filled = tensors
+    place, n = torch.arange(k.shape[2]), filled[:, None, None, None]
+    mask = (place < n) & ((place < sinks) | (place >= n - window))
+    yours = ran(
+        "attend_window",
+        lambda: attend_window(*tensors, sinks, window),
+        want=F.scaled_dot_product_attention(q, k, v, mask),
+    )
+    if not yours.same:
+        print(
+            f"Your attend_window is not in the table: {yours.error or 'its result is another'}. Write it above, then run this cell again."
+        )
+        return cache_reads(reads, computed, k.nbytes + v.nbytes)
+    name = f"yours, {sinks} sinks and a window of {window}"
+    way = Way(len(yours.seen.launches), yours.seen.bytes)
+    many = scores(yours.seen, len(q), q.shape[-1])
+    return cache_reads({**reads, name: way}, {**computed, name: many}, k.nbytes + v.nbytes)
 
 
 #: attention over 8,192 tokens, recorded → which part of the blocks of 128 × 128 scores is computed. A row of blocks

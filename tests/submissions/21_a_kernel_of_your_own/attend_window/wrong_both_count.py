@@ -1,27 +1,33 @@
-# a place that is a sink and in the window counts twice: earns 1
+# one loop for the sinks and one for the window: a place that is both counts twice: earns 1
 @triton.jit
-def window_kernel(q, k, v, filled, out, sinks, window, PLACES: tl.constexpr, D: tl.constexpr):
+def add_block(start, first, end, q, k, v, top, total, result, D: tl.constexpr, BLOCK: tl.constexpr):
+    place, d = start + tl.arange(0, BLOCK)[:, None], tl.arange(0, D)[None, :]
+    mask = (place >= first) & (place < end)
+    scores = tl.sum(tl.load(k + place * D + d, mask=mask, other=0.0) * q, 1, keep_dims=True) / D**0.5
+    scores = tl.where(mask, scores, -float("inf"))
+    new = tl.maximum(top, tl.max(scores))
+    powers, shrink = tl.exp(scores - new), tl.exp(top - new)
+    values = tl.load(v + place * D + d, mask=mask, other=0.0)
+    return new, total * shrink + tl.sum(powers), result * shrink + tl.sum(powers * values, 0, keep_dims=True)
+
+
+@triton.jit
+def window_kernel(q, k, v, filled, out, sinks, window, places, D: tl.constexpr, BLOCK: tl.constexpr):
     text, d = tl.program_id(0), tl.arange(0, D)[None, :]
-    place = tl.arange(0, PLACES)[:, None]
     n = tl.load(filled + text)
     query = tl.load(q + text * D + d)
-    at = (text * PLACES + place) * D + d
-
-    first = (place < n) & (place < sinks)
-    last = (place < n) & (place >= n - window)
-    keys_first = tl.load(k + at, mask=first, other=0.0)
-    keys_last = tl.load(k + at, mask=last, other=0.0)
-    scores_first = tl.where(first, tl.sum(keys_first * query, 1, keep_dims=True) / D**0.5, -float("inf"))
-    scores_last = tl.where(last, tl.sum(keys_last * query, 1, keep_dims=True) / D**0.5, -float("inf"))
-    top = tl.maximum(tl.max(scores_first, 0), tl.max(scores_last, 0))
-    powers_first, powers_last = tl.exp(scores_first - top), tl.exp(scores_last - top)
-    total = tl.sum(powers_first, 0) + tl.sum(powers_last, 0)
-    weighted = tl.sum(tl.load(v + at, mask=first, other=0.0) * powers_first, 0, keep_dims=True)
-    weighted += tl.sum(tl.load(v + at, mask=last, other=0.0) * powers_last, 0, keep_dims=True)
-    tl.store(out + text * D + d, weighted / total)
+    k, v = k + text * places * D, v + text * places * D
+    top, total, result = -float("inf"), 0.0, tl.zeros((1, D), tl.float32)
+    end = tl.minimum(sinks, n)
+    for start in range(0, end, BLOCK):
+        top, total, result = add_block(start, 0, end, query, k, v, top, total, result, D, BLOCK)
+    first = tl.maximum(n - window, 0)
+    for start in range(first, n, BLOCK):
+        top, total, result = add_block(start, first, n, query, k, v, top, total, result, D, BLOCK)
+    tl.store(out + text * D + d, result / total)
 
 
 def attend_window(q, k, v, filled, sinks, window):
     out = torch.empty_like(q)
-    window_kernel[(len(q),)](q, k, v, filled, out, sinks, window, PLACES=k.shape[2], D=k.shape[3])
+    window_kernel[(len(q),)](q, k, v, filled, out, sinks, window, k.shape[2], D=k.shape[3], BLOCK=16)
     return out
