@@ -44,8 +44,7 @@ lesson.start(
 # ## 1 · Programs, blocks, masks
 #
 # You write what **one program** does. A **launch** starts many programs. Each program has a number,
-# [`tl.program_id(0)`](https://triton-lang.org/main/python-api/generated/triton.language.program_id.html). (A launch has up to three
-# axes; 0 is the first.)
+# [`tl.program_id(0)`](https://triton-lang.org/main/python-api/generated/triton.language.program_id.html).
 #
 # A program works on **blocks**: small arrays whose sides are powers of two, known before the run (`tl.constexpr`). An entry of a block is
 # called a **lane**.
@@ -187,7 +186,6 @@ rows = {
     "F.softmax": experiments.on_card(lambda x: F.softmax(x, -1), x_rows),
 }
 times = {name: f"{way.bytes / x_rows.nbytes:.0f} ×" for name, way in rows.items()}
-rows["one kernel that reads once"] = experiments.Way(1, 2 * x_rows.nbytes)
 times["the five lines, compiled"] = experiments.recorded_like()
 lesson.keep(saved=rows["five operators"].bytes / rows["F.softmax"].bytes)
 you.against(
@@ -388,15 +386,15 @@ you.against(measured, table, evidence=f"simulated (H100) · {experiments.LIVE}")
 # lesson 19. `top` is the largest score so far. When a larger one comes, what was added up is made smaller by the same factor:
 #
 # ```python
-# new = tl.maximum(top, tl.max(scores, 0))
+# new = tl.maximum(top, tl.max(scores))  # one number: without an axis, tl.max and tl.sum go along all
 # shrink = tl.exp(top - new)  # what was added has exp(score − top), and should have exp(score − new)
 # powers = tl.exp(scores - new)
-# total = total * shrink + tl.sum(powers, 0)
-# result = result * shrink + tl.sum(powers * values, 0)
+# total = total * shrink + tl.sum(powers)
+# result = result * shrink + tl.sum(powers * values, 0, keep_dims=True)  # 1 × D
 # top = new
 # ```
 #
-# It begins with `top = -float("inf")` and `total = 0.0`; at the end the attention is `result / total`.
+# They begin as `-float("inf")`, `0.0` and `tl.zeros((1, D), tl.float32)`. At the end the attention is `result / total`.
 #
 # **Exercise 21.2 — attention in blocks** (★★, 15 min)
 #
@@ -497,13 +495,13 @@ check_attend_window(
 experiments.with_your_window(attend_window, (q, k, v, filled), ways, scores, sinks=4, window=32)
 
 # %% [markdown]
-# Bytes and scores fall together now. Need time fall as much? This cache has 2 MB, which an H100 reads in less than a µs, and a
+# Bytes and scores fall together now. Does time? This cache has 2 MB, which an H100 reads in less than a µs, and a
 # launch takes longer: here nobody would gain. With a cache of gigabytes the bytes count. Then eight programs are too few for a GPU, and the
-# longest text decides when all are done: such kernels cut long texts into parts for several programs. (None of this is recorded here. *Further* has FlexAttention,
-# recorded: it leaves out blocks too.)
+# longest text decides when all are done, so such kernels cut long texts into parts for several programs. None of this is recorded here;
+# *Further* has a recording of FlexAttention, which leaves out blocks too.
 #
-# Could you cut the cache for the operator instead? `int(filled.max())` makes the CPU wait for the GPU. And the shape
-# changes with the longest text, while a CUDA graph has one shape (lesson 07). The kernel looks `filled` up while it runs, so its launch is always the same.
+# Why not cut the cache at the longest text, for the operator? `int(filled.max())` makes the CPU wait for the GPU, and the shape
+# changes again and again, while a CUDA graph has one shape (lesson 07). The kernel looks `filled` up while it runs: its launch is always the same.
 #
 # Servers have such kernels: vLLM's PagedAttention ([W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180)). In PyTorch `varlen_attn` takes the filled places as
 # `seqused_k`, for inference, and FlexAttention of lesson 19 takes any rule, and leaves out whole blocks. Look there first.
