@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from helpers import count
-from helpers.pytorch.flops import formula
+from helpers.pytorch.flops import contracts, formula
 from helpers.simulator import simulate
 
 #: sums that go over each number once, and are no products of vectors: losses, normalisations, and one of three
@@ -107,3 +107,9 @@ def test_the_simulated_gpu_counts_them_as_well() -> None:
         assert gpu.kernels[-1].flops == PRODUCT
         into.addmm_(a, b)
         assert gpu.kernels[-1].flops == PRODUCT
+
+
+def test_a_product_is_known_by_its_name_in_a_count() -> None:
+    names = ["aten.mm", "aten._int_mm", "aten._cdist_forward", "aten.addmv_", "aten.convolution"]
+    assert all(map(contracts, names))
+    assert not any(map(contracts, ["aten.add", "aten._softmax", "aten._to_copy", "Tensor.tolist", "mine.mm"]))

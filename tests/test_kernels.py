@@ -4,6 +4,7 @@ import contextlib
 import functools
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from helpers.lessons.attention import masks
 
 needs_triton = pytest.mark.skipif(not kernels.available(), reason="Triton is not installed (extra `kernels`)")
 KEPT: list[Any] = []
+TWO = tl.constexpr(2.0) if kernels.available() else 2.0
 
 
 @triton.jit
@@ -125,6 +127,79 @@ def test_elements_bytes_and_lanes(dtype: torch.dtype) -> None:
     assert launch.loads == {"x": kernels.Moved(10, 10 * size, 12)}
     assert launch.stores == {"out": kernels.Moved(10, 10 * size, 12)}
     assert (seen.loads, seen.stores, seen.bytes, seen.programs) == (10, 10, 20 * size, 3)
+    assert seen.lanes == 12
+
+
+@needs_triton
+def test_a_block_of_which_nothing_is_loaded_has_lanes() -> None:
+    x, out = torch.zeros(8), torch.zeros(8)
+    with kernels.watch() as seen:
+        lanes_kernel[(1,)](x, out, 0, BLOCK=8)
+    assert (seen.loads, seen.lanes) == (0, 8)
+
+
+@triton.jit
+def doubled(x):  # type: ignore[no-untyped-def]
+    return x * TWO
+
+
+@triton.jit
+def doubling_kernel(x, out, n, scale, BLOCK: tl.constexpr, WIDE: tl.constexpr):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for start in range(0, n, BLOCK):
+        total += tl.sum(doubled(tl.load(x + start + tl.arange(0, BLOCK))).to(WIDE)) * scale
+    tl.store(out, total)
+
+
+@triton.jit
+def number_then_block_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for start in range(0, n, BLOCK):
+        total = total + tl.load(x + start + tl.arange(0, BLOCK))
+    tl.store(out + tl.arange(0, BLOCK), total)
+
+
+@triton.jit
+def outside_kernel(x, out):  # type: ignore[no-untyped-def]
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, len(KEPT) + 16))))
+
+
+@needs_triton
+def test_triton_s_own_compiler_takes_a_kernel_for_a_gpu_or_says_why_not() -> None:
+    x = torch.ones(64)
+    with kernels.watch() as seen:
+        for _ in range(2):
+            doubling_kernel[(1,)](x, torch.zeros(1), 64, 0.5, BLOCK=16, WIDE=tl.float32)
+        number_then_block_kernel[(1,)](x, torch.zeros(16), 64, BLOCK=16)
+        outside_kernel[(1,)](x, torch.zeros(1))
+    fine, turns, outside = kernels.compiled(seen)
+    assert (fine.name, fine.refused, fine.spilled_bytes) == (
+        "doubling_kernel",
+        "",
+        0,
+    ) and 8 < fine.registers < 64
+    assert "Loop-carried variable total" in turns.refused and "range(0, n, BLOCK)" in turns.refused
+    assert "KEPT is not defined" in outside.refused and outside.registers == 0
+    assert [odd.refused for odd in kernels.compiled(seen, whole=False)] == [
+        "",
+        turns.refused,
+        outside.refused,
+    ]
+
+
+@needs_triton
+def test_what_does_not_fit_into_registers_is_spilled() -> None:
+    with kernels.watch() as seen:
+        copy_kernel[(1,)](torch.ones(8), torch.ones(8), 8, BLOCK=8)
+    asked = seen.launches[0].program
+    assert asked is not None
+    program = asked()
+    assert program.signature == {"x": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}
+    small, large = kernels.compile_all(
+        [replace(program, constants={"BLOCK": many}) for many in (128, 1 << 16)], num_warps=4
+    )
+    assert small.spilled_bytes == 0 and small.registers < 32
+    assert large.registers > small.registers or large.spilled_bytes > 0
 
 
 @needs_triton

@@ -4,6 +4,7 @@
     with kernels.watch() as seen:
         my_kernel[(4,)](x, out, x.numel(), BLOCK=256)
     seen.loads, seen.stores              # elements that went through pointers
+    kernels.compiled(seen)               # what Triton's compiler makes of them for an H100, or why it refuses them
 
 A load or a store outside of the tensors that a kernel was given raises :class:`OutOfBounds`, and touches nothing. Masked
 lanes of a load without ``other`` hold NaN (−1 if integers): Triton promises nothing of them.
@@ -11,11 +12,13 @@ lanes of a load without ``other`` hold NaN (−1 if integers): Triton promises n
 `kernels`; without it :func:`load` gives stand-ins, with which kernels can be written and not launched.
 """
 
+from .compiled import Compiled, Program, compile_all, compiled
 from .interpreter import NeedsTriton, available, close, load
 from .memory import Memory, OutOfBounds
 from .traffic import Launch, Moved, Watch, watch
 
 __all__ = [
+    "Compiled",
     "Launch",
     "Memory",
     "Moved",
@@ -23,7 +26,10 @@ __all__ = [
     "OutOfBounds",
     "Watch",
     "available",
+    "Program",
     "close",
+    "compile_all",
+    "compiled",
     "load",
     "watch",
 ]

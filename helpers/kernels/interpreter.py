@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
-from functools import cache, partialmethod
+from functools import cache, partial, partialmethod
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from types import CodeType, FunctionType, SimpleNamespace
@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import torch
 
 from helpers.kernels import language
+from helpers.kernels.compiled import program
 from helpers.kernels.memory import Memory, OutOfBounds, Region, reach, regions
 from helpers.kernels.traffic import Launch, Moved, tell
 
@@ -229,6 +230,7 @@ def _listen(interpreter: Any, tl: Any) -> None:
             _hold(made.__name__, names, tl)
         before = _Running.launch, _Running.within, _Running.storer
         _Running.launch = Launch(made.__name__, shape)
+        _Running.launch.program = partial(program, self.fn, dict(names), tl, is_kernel)
         _Running.within, _Running.storer = tuple(regions(names)), {}
         tell(_Running.launch)
         memory = Memory.entered()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+
+from helpers.kernels.compiled import Program
 
 
 @dataclass
@@ -23,7 +25,7 @@ class Moved:
 class Launch:
     """One launch of a kernel. grid: programs along each axis. loads, stores: argument → what went through it. lanes: of
     all blocks that were loaded, also of those of which a mask let nothing through. raced: elements that more than one of its
-    programs stored.
+    programs stored. program: the kernel as :func:`helpers.kernels.compiled` takes it.
 
     An atomic operation is a load and a store, and races with none.
     """
@@ -34,6 +36,7 @@ class Launch:
     stores: dict[str, Moved] = field(default_factory=dict)
     lanes: int = 0
     raced: int = 0
+    program: Callable[[], Program] | None = field(default=None, repr=False, compare=False)
 
     @property
     def programs(self) -> int:

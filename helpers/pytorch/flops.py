@@ -39,6 +39,13 @@ def formula(func: Any) -> Callable[..., int] | None:
     return next((ours for names, ours in _OURS.items() if re.fullmatch(names, name)), None)
 
 
+def contracts(name: str) -> bool:
+    """Whether an operator, by its name in a count ("aten.bmm"), is a product: whether it has a formula here."""
+    namespace, _, operator = name.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    return packet is not None and any(formula(getattr(packet, each)) for each in packet.overloads())
+
+
 def _convolution_backward(*args: Any, out_val: Any = None) -> int:
     """Each gradient that is asked for costs what the forward pass did: every output element (every input element
     where the convolution is transposed) meets one filter. torch's formula (2.13) lets each channel of the input meet

@@ -3,19 +3,19 @@
 #
 # ## When do you need a kernel of your own?
 #
-# PyTorch has many hundreds of operators, and `torch.compile` joins many of them into one kernel (lesson 11). Two things neither of them
-# can do. They follow your formula, and find no other way to its result. And they compute all of it, also what counts for
-# nothing. Then you write the kernel yourself, in Python, with [Triton](https://triton-lang.org/main/index.html).
+# PyTorch has many hundreds of operators, and `torch.compile` joins many of them into one kernel (lesson 11). Both know few other ways to a
+# result than the one that you wrote, and few cases in which work can be left out. Where yours is not among them, you can write the kernel
+# yourself, in Python, with [Triton](https://triton-lang.org/main/index.html).
 #
 # In this lesson you write two kernels and count what they load, store and compute. The second does a small part of what PyTorch's
 # operator does, and gives the same result. Then you make a kernel an operator that works with autograd and with `torch.compile`. Several
 # mistakes that you will meet on the way raise no error.
 #
-# Triton compiles for a GPU. Here its own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to
-# rounding, if the kernel is right. The course counts each element that goes through a pointer. These counts follow from your code alone. A GPU is
-# asked for the same, as long as the blocks fit on the chip.
+# You need no GPU. Triton's own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to
+# rounding, if the kernel is right. The course counts each element that goes through a pointer. And Triton's **compiler** runs here too: it makes of your
+# kernel what an H100 would run, and says what it refuses.
 #
-# **Time** 75 min, with two exercises; *Further*: 125 min, with three more. **Before this** lessons 01, 02 and 11 (strides, autograd,
+# **Time** 80 min, with two exercises; *Further*: 115 min, with three more. **Before this** lessons 01, 02 and 11 (strides, autograd,
 # torch.compile); 19 and 20 explain what is here said of attention and of caches.
 #
 # **Afterwards you can**
@@ -47,7 +47,7 @@ lesson.start(
 # [`tl.program_id(0)`](https://triton-lang.org/main/python-api/generated/triton.language.program_id.html).
 #
 # A program works on **blocks**: small arrays whose sides are powers of two, known before the run (`tl.constexpr`). An entry of a block is
-# called a **lane**.
+# called a **lane** here. (In CUDA a lane is something else: a thread among 32.)
 #
 # You launch a kernel with tensors, but a program sees no tensor. For each tensor it gets a **pointer**: the address of the first
 # element. It does not know shapes and strides. From the pointer it computes other addresses: `x + 5` is the address of the sixth
@@ -151,7 +151,7 @@ you.against(
 # ## 2 · What a kernel costs
 #
 # Between load and store a block lies on the chip, where arithmetic is nearly free. What takes time is the way to device memory
-# and back. So the cost of most kernels is **the elements they load and store**.
+# and back. So the cost of most kernels is **the bytes they load and store**.
 #
 # Softmax of each row as five operators:
 #
@@ -163,11 +163,11 @@ you.against(
 # result = powers / total
 # ```
 #
-# The bytes of x count as 1. How much do the five operators read and write together, and how much does `F.softmax`? (Go through the
+# Count in units of the size of x. How much do the five operators read and write together, and how much does `F.softmax`? (Go through the
 # lines as in the first comment; one number a row counts as nothing.)
 #
-# `torch.compile` hands the five lines to Inductor. On a real H100, with 65,536 rows of 1,024 numbers: is what Inductor makes of them as slow as
-# the five operators, or as fast as `F.softmax`?
+# `torch.compile` hands the five lines to Inductor. On a real H100: is what Inductor makes of them as slow as the five operators, or as fast as
+# `F.softmax`?
 
 # %% experiment
 you = lesson.predict(
@@ -180,14 +180,16 @@ you = lesson.predict(
 )
 
 # %% experiment
-x_rows = torch.empty(2048, 1024)
+x_rows = torch.empty(65_536, 1024)
 rows = {
     "five operators": experiments.on_card(experiments.by_operators, x_rows),
     "F.softmax": experiments.on_card(lambda x: F.softmax(x, -1), x_rows),
 }
 times = {name: f"{way.bytes / x_rows.nbytes:.0f} ×" for name, way in rows.items()}
 times["the five lines, compiled"] = experiments.recorded_like()
-lesson.keep(saved=rows["five operators"].bytes / rows["F.softmax"].bytes)
+lesson.keep(
+    saved=rows["five operators"].bytes / rows["F.softmax"].bytes, slower=experiments.recorded_slower()
+)
 you.against(
     times,
     experiments.ways(rows, x_rows.numel()),
@@ -197,7 +199,7 @@ you.against(
 
 # %% [markdown]
 # One kernel must at least read x once and write the result once. The simulation takes that for granted of `F.softmax`. The five operators
-# move {{saved:.0f}} times as much. This is what fusion saves, and **the compiler does it for you**. So first look for an operator, then compile. A
+# move {{saved:.0f}} times as much, and the real card needed {{slower:.1f}} times the time. This is what fusion saves, and **the compiler does it for you**. So first look for an operator, then compile. A
 # kernel of your own pays where both leave something:
 #
 # - another **algorithm**: Inductor fuses what you wrote, and knows a better way for a few patterns only;
@@ -210,8 +212,8 @@ you.against(
 #
 # - **You need** `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`. Everything else in `tl` is
 #   allowed too, and so are `float("inf")` and kernels of yours that the kernel calls.
-# - **Refused** in a kernel is what Triton's compiler does not know: lists, NumPy, tensors of PyTorch.
-# - **The test** hands you an x whose numbers only kernels can read. An operator of PyTorch finds NaN in it. Shapes, strides and
+# - **Refused** in a kernel are lists, NumPy, names from outside, and all that Triton's compiler refuses. The test asks it.
+# - **The test** hands you an x whose numbers only your kernel sees: in Python `x.max()` gives NaN. So the kernel does all the work. Shapes, strides and
 #   `x.new_empty(x.shape)`, which makes the result, work as always. (`empty_like` would keep the strides of x.)
 #
 # Try tensors of your own first: `softmax(torch.randn(3, 5))`. In the interpreter a kernel may `print`.
@@ -282,13 +284,12 @@ experiments.with_yours(softmax)
 
 # %% [markdown]
 # Your few lines move as little as the simulation assumes for PyTorch's own kernel. On a real H100, with 16,384 such rows, such a Triton kernel
-# takes {{by_hand:.0f}} µs, `F.softmax` {{by_operator:.0f}}, the compiler's kernel {{by_compiler:.0f}} (recorded). Nobody measured why the
-# operator is slower there; with rows of 1,024 numbers all three are alike, as you saw. So by hand you have won nothing that the compiler does
-# not give you. **First an operator, then the compiler, and time both.** When can only a kernel of your own win?
+# takes {{by_hand:.0f}} µs, `F.softmax` {{by_operator:.0f}}, the compiler's kernel {{by_compiler:.0f}} (recorded). So your kernel beats the
+# operator at this length, and the compiler's does as well. **First an operator, then the compiler, and time both.**
 #
 # ## 3 · Leave work out
 #
-# Where it does *less*. Here is such a place. A model writes eight texts at once, and each of them gets its next token (lesson 20).
+# A kernel of your own can win where it does *less*. Here is such a place. A model writes eight texts at once, and each of them gets its next token (lesson 20).
 # A *KV cache* holds a key and a value for every earlier token, of 64 numbers each. It has room for 512 tokens of each text. The picture
 # below shows how much of it each text has filled.
 #
@@ -298,6 +299,9 @@ experiments.with_yours(softmax)
 # - **all places**: `F.scaled_dot_product_attention(q, k, v, attn_mask=mask)` (SDPA), where the mask says which places count;
 # - **up to the longest**: the same operator on `k[:, :, :longest]` and `v[:, :, :longest]`;
 # - **a kernel**: a program for each text, which looks up how many places its text has filled.
+#
+# A score of 0 would still have a weight, exp(0 − maximum). So places that do not count get a score of −∞, whose weight is 0.
+# And the values need `other=0.0`, since 0 times NaN is NaN.
 #
 # In this kernel blocks have two axes. As in PyTorch `a[:, None]` is a column and `b[None, :]` a row, and together they make a block.
 # `tl.where` is `torch.where`, and `keep_dims` is `keepdim`. `tl.load(filled + text)` has one address, so it gives one number. The comments say
@@ -348,7 +352,9 @@ you = lesson.predict(
 )
 
 # %% experiment
-q, k, v = (torch.sin(torch.arange(8.0 * n * 64)).view(8, 1, n, 64) for n in (1, 512, 512))  # texts, heads, n, 64
+q, k, v = (
+    torch.sin(torch.arange(8.0 * n * 64)).view(8, 1, n, 64) for n in (1, 512, 512)
+)  # texts, heads, n, 64
 mask = torch.arange(512) < filled[:, None, None, None]
 
 
@@ -366,56 +372,74 @@ counted = experiments.ran(
     "attend", lambda: attend(q, k, v, filled), want=F.scaled_dot_product_attention(q, k, v, mask)
 )
 assert counted.same
-ways["a kernel"], scores["a kernel"] = experiments.Way(1, counted.seen.bytes), experiments.scores(counted.seen, 8, 64)
+ways["a kernel"], scores["a kernel"] = (
+    experiments.Way(1, counted.seen.bytes),
+    experiments.scores(counted.seen, 8, 64),
+)
 lesson.keep(less=ways["all places"].bytes / ways["a kernel"].bytes)
 measured = experiments.shares(ways, k.nbytes + v.nbytes) | {"scores in the kernel": scores["a kernel"]}
 table = experiments.cache_reads(ways, scores, k.nbytes + v.nbytes)
 you.against(measured, table, evidence=f"simulated (H100) · {experiments.LIVE}")
 
 # %% [markdown]
-# The kernel moves {{less:.1f}} times fewer bytes than the operator, with the same result. **The mask** does it. In section 1
-# it kept a program from writing where it must not. Here it also keeps it from reading what counts for nothing. (Of the operator's four kernels
-# three make numbers of the mask's bools.)
+# The kernel moves a fifth of the bytes that SDPA moves on all places (1 ÷ {{less:.1f}}), with the same result. **The mask** does it. In section 1
+# it kept a program from writing where it must not. Here it also keeps it from reading what counts for nothing.
 #
-# But it computes as many scores as the operator, and throws most of them away: **a mask leaves out no lane.** And its block is too large for a GPU. 512 × 64
-# numbers of float32 are 128 KiB. A program has 128 threads by default (`num_warps=4`), and a thread has at most
-# [255 registers](https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications-technical-specifications-per-compute-capability)
-# of 4 bytes: less than 128 KiB in all. The interpreter does not care.
+# But the kernel computes as many scores as the operator, and throws most of them away: **a mask leaves out loads and stores, and no arithmetic.** And its
+# block is as large as the room of a text. Triton's compiler makes a program of 128 threads of it (`num_warps=4`), and a thread has
+# [at most 255 registers](https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications-technical-specifications-per-compute-capability).
+# What does it need in a room of 512, and of 1,024?
+
+# %% experiment
+experiments.rooms(counted.seen, [512, 1024])
+
+# %% [markdown]
+# With 1,024 places the block does not fit. No error says so. The compiler **spills**: it puts the rest into device memory, and reads it back from there,
+# which no count of pointers sees. More warps would help, until the room grows again.
 #
-# So a kernel goes through the places **in blocks**, and enters only blocks in which a place counts. The softmax is carried from block to block, as in
-# lesson 19. `top` is the largest score so far. When a larger one comes, what was added up is made smaller by the same factor:
+# So a kernel goes through the places **in blocks** of fixed size, and enters only blocks in which a place counts:
 #
 # ```python
-# new = tl.maximum(top, tl.max(scores))  # one number: without an axis, tl.max and tl.sum go along all
-# shrink = tl.exp(top - new)  # what was added has exp(score − top), and should have exp(score − new)
-# powers = tl.exp(scores - new)
-# total = total * shrink + tl.sum(powers)
-# result = result * shrink + tl.sum(powers * values, 0, keep_dims=True)  # 1 × D
-# top = new
+# top, total, result = -float("inf"), 0.0, tl.zeros((1, D), tl.float32)
+# for start in range(0, n, BLOCK):  # n: as many places as the text has filled
+#     if …:  # a place of this block counts
+#         place = start + tl.arange(0, BLOCK)[:, None]
+#         …  # mask, keys, scores and values as in attend_kernel
+#         new = tl.maximum(top, tl.max(scores))  # one number: without an axis, tl.max and tl.sum go along all
+#         shrink = tl.exp(top - new)
+#         powers = tl.exp(scores - new)
+#         total = total * shrink + tl.sum(powers)
+#         result = result * shrink + tl.sum(powers * values, 0, keep_dims=True)  # 1 × D
+#         top = new
 # ```
 #
-# They begin as `-float("inf")`, `0.0` and `tl.zeros((1, D), tl.float32)`. At the end the attention is `result / total`.
+# The softmax is carried from block to block, as in lesson 19. `top` is the largest score so far. When a larger one comes, what was added up has exp(score − `top`), and should
+# have exp(score − `new`): that is a factor of exp(`top` − `new`) for all of it. An example: a first block has the scores 1 and 2, so `top` is 2 and `total` is
+# e⁻¹ + 1 = 1.37. A second block has the score 4. Then `shrink` is e⁻² = 0.14, and `total` is 1.37 · 0.14 + 1 = 1.19. That is e⁻³ + e⁻² + 1, as if the maximum had
+# been known. At the end the attention is `result / total`.
 #
-# **Exercise 21.2 — attention in blocks** (★★, 15 min)
+# The compiler is stricter than the interpreter. What a loop changes keeps its dtype and its shape: `total = 0`, or `result = 0.0` for a block, is refused. There is no
+# `break`, `continue` or `return` in a loop, and no `a < b < c`.
 #
-# So that long texts stay cheap, a new token looks back at two kinds of places only: the last `window` filled ones, and the first `sinks` ones. (Much of a
+# **Exercise 21.2 — attention in blocks** (★★, 20 min)
+#
+# So that long texts stay cheap, a new token looks back at two kinds of places only: the last `window` filled ones, and the first ones of the text, the `sinks`. (Much of a
 # model's attention goes to the first tokens, whatever they are; without them it breaks down:
-# [G. Xiao and others, 2023](https://arxiv.org/abs/2309.17453).) PyTorch's
-# [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html), for a GPU, knows a text's length and a window, and no sinks. So write
-# the kernel: read no place that does not count, and enter no block without one. Blocks of 16 places fit the budget. As in 21.1 only kernels can
-# read the numbers, those of `filled` too.
+# [G. Xiao and others, 2023](https://arxiv.org/abs/2309.17453).) SDPA can only mask the rest. FlexAttention (lesson 19) takes such a rule, and writes a kernel in Triton for it; here you
+# write what such a tool generates.
+#
+# Complete the loop: read no place that does not count, and enter no block without one. Blocks of 16 places fit the budget: at most 15 too many behind the sinks,
+# and 15 on each side of the window. As in 21.1 only kernels can read the numbers, those of `filled` too.
 #
 # <details><summary>Hint 1</summary>A place counts if it is filled <em>and</em> (is one of the first <em>or</em> one of the last).
 # In Triton <em>and</em> is <code>&amp;</code>, <em>or</em> is <code>|</code>, and each comparison stands in brackets. The mask stands at both loads
 # and at the scores.</details>
 #
-# <details><summary>Hint 2</summary><code>for start in range(0, n, BLOCK):</code> may have an <code>if</code> in it, on numbers such as
-# <code>start</code>, <code>sinks</code> and <code>n</code>. Which blocks hold a sink? Which reach into the window? (A block of which nothing counts is
-# worse than waste: its maximum is −∞, and −∞ − (−∞) is NaN.)</details>
+# <details><summary>Hint 2</summary>The <code>if</code> is about numbers: <code>start</code>, <code>BLOCK</code>, <code>sinks</code>, <code>window</code> and <code>n</code>. Which
+# blocks hold a sink? Which reach into the window? (If the first block has nothing that counts, its maximum is −∞, and −∞ − (−∞) is NaN.)</details>
 #
-# <details><summary>The idea</summary>With <code>n = tl.load(filled + text)</code> a block from <code>start</code> on holds a place that counts if
-# <code>(start &lt; sinks) | (start + BLOCK &gt; n - window)</code>. In it <code>place = start + tl.arange(0, BLOCK)</code>, the mask, the loads and
-# the scores as in <code>attend_kernel</code>, and then the six lines.</details>
+# <details><summary>The idea</summary>A block holds a place that counts if
+# <code>(start &lt; sinks) | (start + BLOCK &gt; n - window)</code>.</details>
 
 
 # %% exercise="attend_window"
@@ -489,22 +513,31 @@ check_attend_window(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your kernel beside the three ways, on the same cache, with 4 sinks and a window of 32. (SDPA with such a mask moves and computes what *all places* does.)
+# Your kernel beside the three ways, on the same cache, with 4 sinks and a window of 32. (SDPA with such a mask moves and computes what *all places* does.) The
+# second table has what Triton's compiler makes of it for an H100:
 
 # %% experiment
 experiments.with_your_window(attend_window, (q, k, v, filled), ways, scores, sinks=4, window=32)
 
+# %% experiment
+experiments.for_gpu("attend_window", lambda: attend_window(q, k, v, filled, sinks=4, window=32))
+
 # %% [markdown]
-# Bytes and scores fall together now. Does time? This cache has 2 MB, which an H100 reads in less than a µs, and a
-# launch takes longer: here nobody would gain. With a cache of gigabytes the bytes count. Then eight programs are too few for a GPU, and the
-# longest text decides when all are done, so such kernels cut long texts into parts for several programs. None of this is recorded here;
-# *Further* has a recording of FlexAttention, which leaves out blocks too.
+# Bytes and scores fall together now, and the registers no longer depend on the room. What is that worth in time? This cache has 2 MB, which an H100 reads in less than a µs, and a
+# launch takes longer: here nobody would gain. Long rows gain. FlexAttention makes such a kernel of a rule, and here it is beside SDPA, recorded on a real card:
+
+# %% experiment
+lesson.keep(window_times=experiments.recorded_gain())
+experiments.recorded_left_out()
+
+# %% [markdown]
+# With a *window of 256* a token looks at the 256 before it, and a twentieth of the blocks is computed. SDPA without a mask computes all, and takes {{window_times:.1f}} times as long. (Not 20
+# times: what a kernel does besides the scores stays.) With a mask as a tensor (first row) it computes all too, throws most away, and takes even longer. Only for a
+# causal mask SDPA leaves out the same blocks, and is the faster one.
 #
-# Why not cut the cache at the longest text, for the operator? `int(filled.max())` makes the CPU wait for the GPU, and the shape
-# changes again and again, while a CUDA graph has one shape (lesson 07). The kernel looks `filled` up while it runs: its launch is always the same.
-#
-# Servers have such kernels: vLLM's PagedAttention ([W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180)). In PyTorch `varlen_attn` takes the filled places as
-# `seqused_k`, for inference, and FlexAttention of lesson 19 takes any rule, and leaves out whole blocks. Look there first.
+# So look first for who leaves out what you want to leave out: SDPA's `is_causal`, FlexAttention,
+# [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) (a GPU, inference: a text's length in a cache, a window). Servers have such kernels of
+# their own, for instance vLLM's PagedAttention ([W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180)).
 #
 # > **Rule.** A kernel of your own wins by what it does not load and not compute.
 # > *Where it stops:* where nothing can be left out (a full cache); where an operator leaves it out already; and where the numbers that
@@ -559,7 +592,7 @@ you.against({"50 steps": experiments.kept("50 steps", fifty_steps)}, evidence=ex
 # - a **gradient** (`register_autograd`): what backward does.
 #
 # (A [`torch.autograd.Function`](https://docs.pytorch.org/docs/stable/autograd.html#torch.autograd.Function) would give it a gradient too. The operator has a fake beside it, and a
-# test, `opcheck`.) With all three, `add` is an operator that trains:
+# test, `opcheck`.) With these, `add` is an operator that trains. Here backward asks for the gradient; in *Further* the compiler asks for the fake.
 
 
 # %% experiment
@@ -591,7 +624,6 @@ wide = torch.empty(8 * 128, 4 * 256)
 gelu = {
     "the script's formula": experiments.on_card(plain_script.activation, wide),
     "F.gelu": experiments.on_card(lambda x: F.gelu(x, approximate="tanh"), wide),
-    "one kernel that reads once": experiments.Way(1, 2.0 * wide.nbytes),
 }
 lesson.keep(gelu_kernels=gelu["the script's formula"].kernels)
 experiments.ways(gelu, wide.numel(), first="GELU")
@@ -618,7 +650,7 @@ step(batch)  # warm-up
 with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
     step(batch)
 
-VIEWS = "as_strided t transpose view reshape detach expand unsqueeze".split()  # they read nothing
+VIEWS = "as_strided t transpose view reshape detach expand unsqueeze resolve_conj".split()  # read nothing
 reads = {}
 for event in prof.key_averages(group_by_input_shape=True):
     shapes = [tuple(shape) for shape in event.input_shapes if shape and isinstance(shape[0], int)]
@@ -637,17 +669,26 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
 # 2. Does `torch.compile` join them?
 # 3. Do they compute what is thrown away: padding, empty places, masked scores? Then write the kernel.
 #
-# Count its loads by hand, and check its results in the interpreter: `TRITON_INTERPRET=1 python train.py` runs all your kernels there, if nothing
-# is compiled. Then launch it on tensors of the GPU and time it: `triton.testing.do_bench(lambda: softmax(x))`. Values such as `BLOCK` and
-# `num_warps` are found by trying:
+# At home, too, you can count and compile a kernel without a GPU:
 #
 # ```python
-# @triton.autotune([triton.Config({"BLOCK": b}, num_warps=w) for b in (32, 64, 128) for w in (4, 8)], key=["PLACES"])
-# @triton.jit
-# def window_kernel(…):
+# from helpers import kernels
+# from helpers.kernels.on_cpu import tl, triton
+#
+# with kernels.watch() as seen:
+#     softmax(x)
+# print(seen.loads, seen.stores, kernels.compiled(seen))  # for an H100: registers, spilled bytes, or what is refused
 # ```
 #
-# For each new value of `PLACES` it compiles and times all six, and keeps the fastest. (A kernel compiles once for each value of its `tl.constexpr`, tuned or not.)
+# On a GPU `triton.testing.do_bench(lambda: softmax(x))` gives milliseconds. Values such as `BLOCK` and `num_warps` are found by trying:
+#
+# ```python
+# @triton.autotune([triton.Config({"BLOCK": b}, num_warps=w) for b in (32, 64, 128) for w in (4, 8)], key=["PLACES", "D"])
+# @triton.jit
+# def window_kernel(…):  # launched without BLOCK=…
+# ```
+#
+# For new values of `PLACES` and `D` it compiles and times all six, and keeps the fastest.
 #
 # ## Sources on trial
 
@@ -667,7 +708,7 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100)")
 # | A mask at each load and store, `other` neutral for what follows. | A mask leaves out loads and stores, and no arithmetic: enter no block in which nothing counts. |
 # | Pass the strides, and compute addresses from them. | An offset such as `i * row_step` is computed in 32 bits, and no error warns you: where it can pass 2³¹, write `i.to(tl.int64)`. |
 # | A kernel goes into a model as an operator, with a fake and a gradient. | The compiler fuses nothing into it. |
-# | The interpreter finds wrong formulas, masks and strides; the course's counters say what a kernel moves. | It also runs what Triton's compiler refuses, and blocks too large for the chip. Neither knows about time, or about programs that run at once. |
+# | The interpreter finds wrong formulas, masks and strides; the compiler what a GPU would refuse, and what spills. | Neither knows about time, or about programs that run at once. |
 #
 # **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
 # [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for
@@ -851,25 +892,6 @@ from helpers.lessons.a_kernel_of_your_own.exercises import Used, check_operator
 
 check_operator(Used(3, 5, layout="columns"), Used(2, 7, "float16", "sliced", twice=True))
 ### END HIDDEN TESTS
-
-# %% [markdown]
-# ### Leaving out, on a real card (4 min)
-#
-# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) (lesson 19) takes a mask as a rule. From the
-# rule it generates a Triton kernel that leaves out whole blocks of scores. Here it is beside SDPA, recorded:
-
-# %% experiment
-lesson.keep(window_times=experiments.recorded_gain())
-experiments.recorded_left_out()
-
-# %% [markdown]
-# In *eight causal documents* eight texts lie in one row, and a token looks only at earlier ones of its own text. In a *window of 256* it looks
-# at the 256 before it. Here every token has a query, so arithmetic is saved too. Fewer blocks take less time, but not as
-# much less: without any mask SDPA computes all blocks, and takes {{window_times:.1f}} times as long as the window, which computes a twentieth.
-# (What a kernel does besides the scores stays.) SDPA has no argument that leaves out all but a window: a mask as a tensor (first row) throws
-# away what was computed, and takes even longer. With `is_causal=True` it leaves out the same blocks as FlexAttention's causal
-# rule, and is the faster one.
-#
 
 # %% [markdown]
 # ### Reuse (12 min)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,28 @@ def _why(got: dict[str, Any], value: Any) -> str:
     return f" (outside of your kernels {', '.join(got['host'])} ran: there PyTorch finds no numbers, only kernels do)"
 
 
+#: a kernel's source → what Triton's compiler says against it
+_refusals: dict[str, str] = {}
+
+
+def _refused(seen: kernels.Watch) -> str:
+    """What Triton's compiler says against a kernel that was launched; "" where it takes all. Each is asked about once."""
+    programs = [launch.program() for launch in seen.launches if launch.program is not None]
+    new = [
+        each for i, each in enumerate(programs) if each.source not in _refusals and each not in programs[:i]
+    ]
+    with suppress(RuntimeError):  # here is none for an H100
+        for asked, said in zip(new, kernels.compile_all(new, whole=False) if new else [], strict=True):
+            _refusals[asked.source] = said.refused and f"{said.name}: {said.refused}"
+    return next((text for each in programs if (text := _refusals.get(each.source))), "")
+
+
+def _not_for_a_gpu(got: dict[str, Any]) -> str | None:
+    if not got["refused"]:
+        return None
+    return f"values right, but Triton's compiler refuses {got['refused']}. (The interpreter runs a kernel as Python, and lets it pass.)"
+
+
 # --- 21.1 softmax -------------------------------------------------------------------------------------------------
 
 
@@ -106,6 +129,7 @@ def _drive_softmax(softmax: Callable[[Tensor], Tensor], count: Any, **case: Any)
         "contiguous": isinstance(y, Tensor) and y.is_contiguous(),
         "loads": seen.loads,
         "stores": seen.stores,
+        "refused": _refused(seen),
         "host": _host(counts.by_operator),
     }
 
@@ -117,6 +141,8 @@ def _wrong_softmax(case: Rows, got: dict[str, Any]) -> str | None:
         return text + _why(got, got["y"])
     if not got["contiguous"]:
         return "the result does not lie row by row in memory"
+    if text := _not_for_a_gpu(got):
+        return text
     many = case.rows * case.columns
     if got["loads"] != many or got["stores"] != many:
         return (
@@ -189,6 +215,7 @@ def _drive_attend_window(attend_window: Callable[..., Tensor], count: Any, **cas
         "loads": seen.loads,
         "stores": seen.stores,
         "lanes": seen.lanes,
+        "refused": _refused(seen),
         "host": _host(counts.by_operator),
     }
 
@@ -199,6 +226,8 @@ def _wrong_attend_window(case: Texts, got: dict[str, Any]) -> str | None:
         return text + _why(got, got["out"]) + (" (what is not filled holds NaN too)" if unfilled else "")
     if not got["contiguous"]:
         return "the result is not contiguous"
+    if text := _not_for_a_gpu(got):
+        return text
     texts, places = len(case.filled), sum(map(len, case.counted()))
     loads, stores = texts * (1 + case.d) + 2 * case.d * places, texts * case.d
     if got["loads"] > loads:
@@ -270,6 +299,7 @@ def _drive_matmul(matmul: Callable[..., Tensor], count: Any, **case: Any) -> dic
         "contiguous": isinstance(c, Tensor) and c.is_contiguous(),
         "loads": seen.loads,
         "stores": seen.stores,
+        "refused": _refused(seen),
         "host": _host(counts.by_operator),
     }
 
@@ -281,6 +311,8 @@ def _wrong_matmul(case: Product, got: dict[str, Any]) -> str | None:
         return text + _why(got, got["c"])
     if not got["contiguous"]:
         return "the result does not lie row by row in memory"
+    if text := _not_for_a_gpu(got):
+        return text
     across, down = -(-case.n // case.columns), -(-case.m // case.rows)
     loads, stores = case.m * case.k * across + case.k * case.n * down, case.m * case.n
     if got["loads"] != loads:
@@ -539,7 +571,7 @@ def _normed(counts: Any, memory: kernels.Memory, seen: kernels.Watch) -> dict[st
     two = counts.result if isinstance(counts.result, tuple | list) else [counts.result]
     values = [memory.get(t) if isinstance(t, Tensor) else t for t in two]
     moved = {"loads": seen.loads, "stores": seen.stores, "raced": seen.raced}
-    return {"values": values, **moved, "host": _host(counts.by_operator)}
+    return {"values": values, **moved, "refused": _refused(seen), "host": _host(counts.by_operator)}
 
 
 def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None:
@@ -564,6 +596,8 @@ def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None
     for name, (first, now) in zip(names, got.get("earlier", ()), strict=False):
         if not isinstance(first, Tensor) or not torch.equal(first, now):
             return f"{name} of one call is changed by the next call"
+    if text := _not_for_a_gpu(got):
+        return text
     many = case.rows * case.columns
     loads, stores = (
         (4 * many + case.rows, 2 * many + case.columns) if backward else (2 * many, many + case.rows)

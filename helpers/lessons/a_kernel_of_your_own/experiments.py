@@ -10,7 +10,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,7 +61,8 @@ def ran(name: str, run: Callable[[], Tensor], want: Tensor) -> Ran:
         except Exception as problem:
             error = type(problem).__name__
     did = Ran(seen, error, same)
-    _keep(name, asdict(did))
+    plain = Watch([replace(launch, program=None) for launch in seen.launches])
+    _keep(name, asdict(replace(did, seen=plain)))
     return did
 
 
@@ -72,7 +73,7 @@ def _read(name: str) -> Ran:
         loads, stores = (
             {arg: Moved(**moved) for arg, moved in one[way].items()} for way in ("loads", "stores")
         )
-        launches.append(Launch(one["kernel"], tuple(one["grid"]), loads, stores))
+        launches.append(Launch(one["kernel"], tuple(one["grid"]), loads, stores, one["lanes"]))
     return Ran(Watch(launches), kept["error"], kept["same"])
 
 
@@ -225,6 +226,11 @@ def recorded_us(way: str, rows: int = 16384, columns: int = 4096) -> float:
     )
 
 
+def recorded_slower() -> float:
+    """How many times as long as F.softmax the five operators took, over 65,536 rows of 1,024 numbers."""
+    return recorded_us("five operators", 65_536, 1024) / recorded_us("F.softmax", 65_536, 1024)
+
+
 def recorded_like() -> str:
     """Which recorded softmax takes as long as the compiled one, over 65,536 rows of 1,024 numbers."""
     slow, fast, compiled = (
@@ -283,6 +289,47 @@ def cache_reads(reads: Mapping[str, Way], computed: Mapping[str, int], cache_byt
     columns = ["attention", "kernels", "bytes moved", "of the cache's bytes", "scores computed"]
     caption = f"the cache has {cache_bytes:,} bytes; the query and the result are moved too"
     return table(rows, columns, evidence=f"simulated (H100) · {LIVE}", caption=caption)
+
+
+def rooms(seen: Watch, places: Sequence[int]) -> Table:
+    """What the compiler makes for an H100 of a kernel whose block is as large as the room."""
+
+    def made() -> list[dict[str, Any]]:
+        (asked,) = (launch.program() for launch in seen.launches if launch.program is not None)
+        sizes = [replace(asked, constants=asked.constants | {"PLACES": many}) for many in places]
+        return [asdict(one) for one in kernels.compile_all(sizes)]
+
+    return _for_gpu([f"room for {many:,}" for many in places], kept("rooms", made))
+
+
+def for_gpu(name: str, run: Callable[[], Any]) -> Table | None:
+    """What the compiler makes for an H100 of the kernels that a run launches; printed, where it refuses them."""
+
+    def made() -> list[dict[str, Any]]:
+        with kernels.watch() as seen:
+            run()
+        return [asdict(one) for one in kernels.compiled(seen)]
+
+    try:
+        compiled = kept(f"{name} for a GPU", made)
+    except NotImplementedError:
+        print(f"Your {name} is not written yet. Write it above, then run this cell again.")
+        return None
+    for one in compiled:
+        if one["refused"]:
+            print(f"Triton's compiler refuses {one['name']}: {one['refused']}")
+    return _for_gpu([name] * len(compiled), compiled)
+
+
+def _for_gpu(names: Sequence[str], made: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        (name, one["name"], f"{one['registers']}", f"{one['spilled_bytes']:,}")
+        for name, one in zip(names, made, strict=True)
+        if not one["refused"]
+    ]
+    columns = ["", "kernel", "registers of a thread", "spilled, bytes of a thread"]
+    caption = "compiled for an H100, 4 warps (128 threads) a program; nothing ran there"
+    return table(rows, columns, evidence=LIVE, caption=caption)
 
 
 def with_your_window(

@@ -17,6 +17,7 @@ from helpers.check.judges import each, own_work
 from helpers.check.results import plain
 from helpers.lessons.mixed_precision.float_formats import Format
 from helpers.pytorch import dispatch_mode
+from helpers.pytorch.flops import contracts
 
 Tensors = list[torch.Tensor]
 #: bits of the exponent, bits of the mantissa
@@ -126,8 +127,6 @@ def check_encode(numbers: Mapping[Form, Any]) -> None:
 
 # --- 10.1 mixed_loss ----------------------------------------------------------------------------------------------
 
-_PRODUCTS = ("mm", "conv", "attention", "dot", "mv")
-
 
 @dataclass(frozen=True, eq=False)
 class StreamNet:
@@ -227,7 +226,7 @@ def _costs(net: StreamNet) -> Any:
 
 
 def _bytes_of_products(allocations: Sequence[tuple[str, int]]) -> int:
-    return sum(b for op, b in allocations if any(kind in op for kind in _PRODUCTS))
+    return sum(b for op, b in allocations if contracts(op) or "attention" in op)
 
 
 def _right_and_cheap(report: check.Report) -> str | None:
@@ -470,7 +469,7 @@ def _fits(report: check.Report) -> str | None:
             way = f"as many as with the {' and the '.join(left)} left as they were"
         return f"{at}values right, but {got:,} FLOPs, wanted exactly {want:,}: {way}"
     wide, limit = _bytes_of(weights, biases, multiple, batches)
-    results = sorted(b for op, b in counts["allocations"] if "mm" in op)
+    results = sorted(b for op, b in counts["allocations"] if contracts(op))
     if results != wide:
         return f"{at}results of matmuls take {results[:6]} … bytes, wanted {wide[:6]} …, padded"
     if counts["bytes_allocated"] > limit:

@@ -15,6 +15,7 @@ from helpers import check, count
 from helpers.check.judges import each, own_work
 from helpers.check.results import plain
 from helpers.pytorch.dispatch_mode import Looking
+from helpers.pytorch.flops import contracts
 
 _AT_BYTE = "1 · One byte and a scale"
 _TRAINING: dict[str, Any] = {"budget": {"syncs": 0}, "look": "Train for the rounding"}
@@ -237,8 +238,7 @@ def _wrong_numbers(seen: dict[str, Any], true: Tensor, about: Tensor, shape: tup
 
 
 def _wrong_product(asked: Layer, seen: dict[str, Any]) -> str | None:
-    products = "mm matmul linear mv dot einsum inner tensordot convolution conv1d".split()
-    ran = [op for op, n in seen["did"].items() if op.endswith(tuple(products)) for _ in range(n)]
+    ran = [op for op, n in seen["did"].items() if contracts(op) for _ in range(n)]
     if ran != ["aten._int_mm"]:
         return f"values right, but its matrix products are {ran}; wanted one torch._int_mm"
     rows = len(seen["y"].reshape(-1, asked.n))
