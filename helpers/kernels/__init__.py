@@ -12,10 +12,10 @@ lanes of a load without ``other`` hold NaN (−1 if integers): Triton promises n
 `kernels`; without it :func:`load` gives stand-ins, with which kernels can be written and not launched.
 """
 
-from .compiled import Compiled, Program, compile_all, compiled
+from .compiled import Compiled, compile_all, compiled
 from .interpreter import NeedsTriton, available, close, load
 from .memory import Memory, OutOfBounds
-from .traffic import Launch, Moved, Watch, watch
+from .traffic import Launch, Moved, Program, Watch, watch
 
 __all__ = [
     "Compiled",

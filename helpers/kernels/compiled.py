@@ -10,14 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from helpers.kernels import language
-
-if TYPE_CHECKING:
-    from helpers.kernels.traffic import Watch
+from helpers.kernels.traffic import Program, Watch
 
 _TYPES = {
     torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16", torch.int64: "i64",
@@ -25,18 +23,6 @@ _TYPES = {
 }  # fmt: skip
 #: seconds; a large block takes some
 _MOST_S = 120.0
-
-
-@dataclass(frozen=True)
-class Program:
-    """A kernel as it was launched, as the compiler wants it. signature: argument → "*fp32", "i32" or "constexpr"; constants:
-    what the latter are; divisible: arguments that are multiples of 16, addresses among them."""
-
-    name: str
-    source: str
-    signature: dict[str, str]
-    constants: dict[str, Any]
-    divisible: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -131,7 +117,7 @@ def _text(
         return
     written.add(tree.name)
     for name in sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}):
-        value = kernel.__globals__.get(name)
+        value: Any = kernel.__globals__.get(name)
         if is_kernel(value):
             yield from _text(value.fn, tl, is_kernel, written)
             if value.fn.__name__ != name:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-
-from helpers.kernels.compiled import Program
+from typing import Any
 
 
 @dataclass
@@ -19,6 +18,18 @@ class Moved:
 
     def __add__(self, other: Moved) -> Moved:
         return Moved(self.elements + other.elements, self.bytes + other.bytes, self.lanes + other.lanes)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel as it was launched, as the compiler wants it. signature: argument → "*fp32", "i32" or "constexpr"; constants:
+    what the latter are; divisible: arguments that are multiples of 16, addresses among them."""
+
+    name: str
+    source: str
+    signature: dict[str, str]
+    constants: dict[str, Any]
+    divisible: tuple[str, ...]
 
 
 @dataclass
