@@ -11,6 +11,7 @@ def test_the_explorer_moves() -> None:
     pytest.importorskip("ipywidgets")
     explorer = mask_explorer("causal", block=8)
     assert explorer.widget is explorer.widget and "36 of 64 blocks" in explorer.facts
+    assert explorer.computed == 36 / 64
     assert explorer.controls["width"].disabled and explorer.controls["documents"].disabled
     before = explorer.image.value
     explorer.controls["rule"].value = "sliding window"

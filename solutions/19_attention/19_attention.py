@@ -3,17 +3,13 @@
 #
 # ## How much of attention has to be computed?
 #
-# In attention every token looks at every other token. With n tokens that makes n² scores. Three things can be saved, and you
-# count them:
+# In attention every token looks at every other token: n tokens make n² scores. Three things can be saved, and you count them:
 #
 # - **Memory.** The scores need not all exist at once (sections 1 and 2).
-# - **Traffic.** They need not go to the GPU's memory at all. PyTorch has kernels that do this. For some calls PyTorch silently does
-#   not use them (section 3).
-# - **Work.** Scores that a mask throws away need not be computed (section 4).
+# - **Traffic.** They need not go to the GPU's memory. PyTorch has kernels for that, and for some calls silently does without (section 3).
+# - **Work.** What a mask throws away need not be computed (section 4).
 #
-# *Further* has what else costs much around attention: the loss over a large vocabulary, and padding.
-#
-# **Time** 60 min, two exercises among them; *Further*: 95 min. **Before this** lessons 02 (what is saved for backward) and 11
+# **Time** 75 min, 29 of them for two exercises; *Further*: 110 min. **Before this** lessons 02 (what is saved for backward) and 11
 # (what a compiler does); 09 helps.
 #
 # **Afterwards you can**
@@ -53,8 +49,9 @@ lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "record
 # SDPA(q[0], k[0], v[0])
 # ```
 #
-# The second only leaves out the batch dimension of 1. The results agree up to rounding, and nothing is printed. How many times as much
-# memory does the second need, beside q, k and v?
+# The second only leaves out the batch dimension of 1. The results agree up to rounding, and nothing is printed. But one of the calls
+# holds the scores: a query is 64 numbers, and a row of scores is 2,048. How many times as much memory does the second call need,
+# beside q, k and v?
 
 # %% experiment
 you = lesson.predict({"memory without the batch dimension: ×": ...}, choices=[1, 5, 25])
@@ -67,10 +64,10 @@ lesson.keep(fallback=more["memory without the batch dimension: ×"])
 you.against_ratios(more, evidence="live (CPU)", what="memory")
 
 # %% [markdown]
-# About {{fallback:.0f}} times. For the second call PyTorch ran the formula written out, and did not say so. Section 3 shows how to notice. First: why
-# does that need so much more?
+# About {{fallback:.0f}} times. For the second call PyTorch ran the formula written out, and did not say so. You repair such a call
+# in the running example.
 #
-# Run both ways forward and backward, for n = 256 to 2,048: the formula written out, and SDPA as in the first call. When n doubles, how many
+# Run both ways forward and backward: the formula written out, and SDPA as in the first call. When n doubles, how many
 # times larger is the peak of memory? And does SDPA do fewer floating-point operations (FLOPs) than the formula, as many, or more?
 
 # %% experiment
@@ -94,53 +91,47 @@ ways = {"written out": written_out, "SDPA": SDPA}
 lengths = (256, 512, 1024, 2048)
 steps = {name: [experiments.step(way, n) for n in lengths] for name, way in ways.items()}
 lesson.keep(more_flops=steps["SDPA"][-1].flops / steps["written out"][-1].flops - 1)
-you.against(
-    experiments.when_n_doubles(steps),
-    experiments.peaks(steps, lengths),
-    experiments.of_steps(steps, lengths),
-    evidence="live (CPU)",
-)
+you.against(experiments.when_n_doubles(steps), experiments.peaks(steps, lengths), evidence="live (CPU)")
 
 # %% [markdown]
-# Written out, three matrices of n² numbers are there at the peak, in backward: the softmax's result, kept from forward, its
-# gradient, and the gradient of the scores. SDPA keeps q, k, v, the result, and **one number per query**. That number is
-# the logarithm of the sum of exp(score) over the row: a weight is exp(score − that number).
+# Written out, backward holds three matrices of n² numbers: the softmax's result, its gradient, and the gradient of
+# the scores. SDPA keeps **one number per query** instead: the logarithm of the sum of exp(score) over the row. Its
+# backward computes the scores **again**, block by block: a seventh matrix product, where the formula has six, and
+# {{more_flops:.0%}} more FLOPs.
 #
-# How does SDPA's backward know the weights, then? It computes the scores **again**, block by block. The formula takes six matrix
-# products: two in forward, and in backward one for each of four gradients (of v, of the weights, of q and of k). SDPA takes seven, which
-# is {{more_flops:.0%}} more FLOPs.
+# Is it slower, then? Take forward alone, where both ways do the same two products, on an H100: 4,096 tokens, batch 8, 16 heads of 64
+# features, bfloat16.
 #
-# So SDPA computes more. Now forward alone on a simulated H100, where both ways do the same two products, for 4,096 tokens (batch 8, 16 heads of 64 features,
-# bfloat16). Its memory moves 3.35 TB/s, and its Tensor Cores do 989 TFLOP/s at the very most.
-# Count how often the n² numbers are written and read. How many times as long as SDPA does the formula written out take? And what share of *its* time are the two products?
+# - The n² numbers are 4.3 GB. To write or to read them once takes 1.3 ms, at the memory's 3.35 TB/s.
+# - The two products are 550 GFLOP: 0.56 ms at the Tensor Cores' 989 TFLOP/s. A fused kernel reaches about half of that speed.
+#
+# How many times does the formula write or read the n² numbers? And its time is how many times SDPA's?
 
 # %% experiment
 you = lesson.predict(
-    {"written out, the time: ×": ..., "the products' share of it": ...},
+    {"written or read: times": ..., "the formula's time ÷ SDPA's": ...},
     choices={
-        "written out, the time: ×": ["1.2 ×", "2 ×", "8 ×"],
-        "the products' share of it": ["a third", "two thirds", "nearly all"],
+        "written or read: times": [2, 4, 6],
+        "the formula's time ÷ SDPA's": ["about 1.2", "about 3", "7 or more"],
     },
 )
 
 # %% experiment
-runs = experiments.on_h100(ways, lengths=(1024, 4096))
-lesson.keep(simulated_times=runs[-2].seconds / runs[-1].seconds)
-you.against(experiments.of_h100(runs), experiments.kernels_on_h100(runs), evidence="simulated (H100)")
+lesson.keep(
+    real_times=experiments.recorded_times("written out", "SDPA"),
+    efficient_times=experiments.recorded_times("efficient", "SDPA"),
+)
+you.against(
+    experiments.of_h100(written_out),
+    experiments.recorded_ways(),
+    evidence="simulated (H100) · recorded (H100)",
+)
 
 # %% [markdown]
-# Six times the n² numbers pass: the first product writes them, the division reads and writes them, so does the softmax, and the second product reads them. The
-# products have two of the six, and a third of the time. Even these two alone take longer than the whole fused kernel, because one writes the n² numbers, and the other
-# reads them. Division and softmax do almost nothing but move them. **The fast kernel wins by not moving numbers, and not by computing less.**
-# Papers call this kernel *flash attention*. PyTorch has several of the kind (one of them is itself called *flash*), and on an H100 it takes cuDNN's. The simulator's times of fused attention
-# were fitted to the following recording, and those of the other kernels were not (forward, as above):
-
-# %% experiment
-lesson.keep(real_times=experiments.recorded_times())
-experiments.recorded_ways()
-
-# %% [markdown]
-# With 4,096 tokens the formula written out takes {{real_times:.0f}} times as long there, where the simulation says {{simulated_times:.0f}}. (*flash* and *efficient* were asked for by name. Section 3 is about them.)
+# Six times: the first product writes them, the division reads and writes them, so does the softmax, and the second product reads them.
+# That is 6 · 1.3 ms at least, against 1.1 ms. On the recorded card the formula took {{real_times:.0f}} times as long as SDPA. **The
+# fast kernel wins by not moving numbers, and not by computing less.** Papers call it *flash attention*. PyTorch has
+# several, and they are not equally fast: *efficient* takes {{efficient_times:.1f}} times as long as cuDNN's.
 #
 # How can a softmax be computed without the whole row of scores?
 #
@@ -149,9 +140,8 @@ experiments.recorded_ways()
 # The softmax of a row divides exp(score) by the sum of all exp(score). PyTorch subtracts the row's maximum first:
 # exp(score − maximum). The quotient stays the same. But the maximum is known only at the end of the row.
 #
-# The way out: go through the row in blocks, and keep a **running maximum** and a **running sum**. If a block brings a
-# larger maximum, the old sum was made with the wrong maximum. What has to be done with the old sum? And why is the maximum needed at all: what is
-# the sum without it?
+# The way out: go through the row in blocks, and keep a **running maximum** and a **running sum**. What has to be done with the
+# old sum if a block brings a larger maximum? And what is the sum without any maximum?
 
 # %% experiment
 you = lesson.predict(
@@ -175,35 +165,38 @@ for block in scores.split(2):
     highest = new
     rows.append([block.tolist(), highest.item(), shrink.item(), total.item()])
 whole = torch.exp(scores - scores.max()).sum()
-last_two = torch.exp(scores[4:] - scores.max()).sum()
-lesson.keep(running=total.item(), at_once=whole.item(), thrown_away=last_two.item())
+lesson.keep(running=total.item(), at_once=whole.item())
 naive = str(torch.exp(scores).sum().item())
 you.against(experiments.of_running(rows, naive), experiments.running(rows), evidence="live (CPU)")
 
 # %% [markdown]
 # The old sum is multiplied by exp(old maximum − new maximum). That replaces the old maximum by the new one in every
 # term at once, because exp(s − old) · exp(old − new) = exp(s − new). Without any maximum the sum is inf: float32 ends at exp(88.7). The
-# running sum ends at {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}. (With the old sum thrown away it would end at
-# {{thrown_away:.4f}}.) Each score was needed once, in its block.
+# running sum ends at {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}.
 #
-# The same factor repairs the **result**. Attention wants the sum of exp(score − maximum) · value, divided by the sum above. Both sums change by the same factor when the
-# maximum grows:
+# The same factor repairs the **result**, a sum of exp(score − maximum) · value:
 #
 # - total ← total · shrink + Σ exp(score − new)
 # - out ← out · shrink + Σ exp(score − new) · value
 #
-# So attention can go through the keys
-# in blocks and keep three things per query: running maximum, running sum, running result. At the end it divides the result by
-# the sum. This is exact: no weight is left out.
+# So attention can go through the keys in blocks and keep three things per query: maximum, sum and result. At
+# the end it divides the result by the sum. This is exact: no weight is left out.
 
 # %% [markdown]
-# **Exercise 19.1 — attention in blocks** (★★★, 18 min)
+# **Exercise 19.1 — attention in blocks** (★★★, 22 min)
 #
-# Write attention that never has more than one block of scores: take `block` keys at a time. The three things to keep are there
-# already. First make it right without `causal`.
+# Write attention that holds the scores of one block of `block` keys at a time. The three things to keep are there already. First make
+# it right without `causal`.
 #
-# With `causal=True`, query i sees the keys 0 to i only. So a block of keys that begins at key `start` is seen by the queries from
-# `start` on. Compute no scores for the queries before it. This saves nearly half of the FLOPs.
+# With `causal=True`, query i sees the keys 0 to i only. Here are six queries and six keys, in blocks of two keys:
+#
+# | | keys 0, 1 | keys 2, 3 | keys 4, 5 |
+# |---|---|---|---|
+# | queries 0, 1 | a triangle | – | – |
+# | queries 2, 3 | all | a triangle | – |
+# | queries 4, 5 | all | all | a triangle |
+#
+# A block of keys that begins at key `start` is seen by the queries from `start` on. Compute no scores for the queries before it.
 #
 # <details><summary>Hint 1</summary>The loop is that of the cell above, for all queries at once: the maximum and the sum go over the
 # last dimension, with <code>keepdim=True</code>. <code>out</code> goes the way of <code>total</code>, with
@@ -211,24 +204,22 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 #
 # <details><summary>Hint 2</summary>Causal: let <code>rows = slice(start, None)</code>, and read and write
 # <code>highest[..., rows, :]</code> and the others. Inside the block, the first row sees one key, the second row two:
-# <code>torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)</code> is true where −inf belongs. <code>highest[..., rows, :]</code> is a view: write it last. The budget leaves
-# room for a few matrices of a block's size, so not every line has to work in place.</details>
+# <code>torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)</code> is true where −inf belongs.</details>
 #
-# <details><summary>The idea</summary>For each start: <code>scores = q[..., rows, :] @ keys.mT / √d</code>, masked if causal;
-# <code>new = maximum(highest, scores.amax(-1, keepdim=True))</code>; <code>weights = (scores - new).exp()</code>;
-# <code>shrink = (highest - new).exp()</code>; then <code>total</code> and <code>out</code> times shrink, plus what the block adds.
-# Return <code>out / total</code>.</details>
+# <details><summary>The idea</summary>For each block: the scores, masked if causal; the new maximum, at least the old one; the weights; the
+# factor <code>shrink</code>; then <code>total</code> and <code>out</code>. Write the new maximum into <code>highest</code> last: the
+# factor needs the old one, and a slice of <code>highest</code> is a view.</details>
 
 
 # %% exercise="blockwise_attention"
 def blockwise_attention(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, block: int, causal: bool = False
 ) -> torch.Tensor:
-    """softmax(q @ k.mT / √d) @ v, with the scores of at most `block` keys alive at once. Nobody will call backward on it.
+    """softmax(q @ k.mT / √d) @ v, with the scores of one block of keys at a time. Nobody will call backward on it.
 
     q: (…, n, d); k: (…, m, d); v: (…, m, e). All float32 or all float64; the same leading dimensions, perhaps none.
-    m is 1 or more, n may be 0. k and v may be expanded views: slice them. A contiguous copy of the
-    whole does not fit the budget. Scores may be tens of thousands above or below 0.
+    m is 1 or more, n may be 0. Scores may be tens of thousands above or below 0.
+    k and v may be expanded views: slice them. A product may copy the slice; a copy of the whole need not fit the budget.
     block: 1 or more; it need not divide m, and may be larger. causal: query i sees keys 0 to i only; then n is m.
 
     Returns (…, n, e), of q's dtype: what F.scaled_dot_product_attention(q, k, v, is_causal=causal) gives. Do not call that.
@@ -236,7 +227,8 @@ def blockwise_attention(
     Budget:
     - FLOPs: 2 · (d + e) for each pair of a query and a key. With causal, a block of keys has no pairs with the queries
       before its first key.
-    - At the peak: 4 · (min(block, m) + e + 2) numbers of q's dtype alive for each query.
+    - Memory at the peak, for each query: 4 arrays of a block's scores, of min(block, m) numbers each; 4 results, of e numbers
+      each; 8 more numbers; and one copy of the query, d numbers. All of q's dtype. And 4,096 bytes.
     """
     highest = q.new_full((*q.shape[:-1], 1), float("-inf"))  # (…, n, 1): the running maximum of each query
     total = torch.zeros_like(highest)  # (…, n, 1): its running sum
@@ -247,7 +239,7 @@ def blockwise_attention(
         rows = slice(start if causal else 0, None)
         scores = q[..., rows, :] @ keys.mT * q.shape[-1] ** -0.5
         if causal:
-            later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+            later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
             scores.masked_fill_(later, float("-inf"))
         new = torch.maximum(highest[..., rows, :], scores.amax(-1, keepdim=True))
         weights, shrink = (scores - new).exp(), (highest[..., rows, :] - new).exp()
@@ -290,48 +282,63 @@ check_blockwise_attention(
 )
 check_blockwise_attention(
     check.case(*three(2, 2, n=100, m=77, d=8, e=24, seed=17), 16),
-    check.case(*three(2, n=256, m=64, d=64, e=2, seed=24), 4),  # no room for another copy of the queries
+    check.case(*three(2, n=256, m=64, d=64, e=2, seed=24), 4),  # room for one copy of q
     check.case(*three(n=12, m=90, d=4, seed=18), 1),
     check.case(*three(3, n=130, m=130, d=8, seed=19), 50, True),  # the last block is smaller
     check.case(*three(2, 4, n=96, m=96, d=16, seed=20, shared=True), 8, True),
+    check.case(*three(2, 4, n=16, m=384, d=16, seed=25, shared=True), 8),  # no room for a copy of k and v
     check.case(*three(2, n=300, m=300, d=8, seed=21, shift=300.0, rising=900.0), 20, True),
 )
 check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype="float32"), 24))
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your function never holds the scores. Is it as fast as SDPA on a GPU, then? Or at least faster than the formula written out? Guess, and let
-# the simulated H100 run it, with 256 keys a block:
-
-# %% experiment
-experiments.with_your_attention(ways, blockwise_attention)
-
-# %% [markdown]
-# It holds a fraction of the memory, and is the slowest of the three. The column *moved* says why: each block of scores still goes to
-# the GPU's memory and back between one operator and the next, and the running result with it. **Blocks save memory; only a fused kernel saves traffic.** It keeps its running numbers in float32 (yours are in
-# bfloat16 here, as q is). It takes
-# the *queries* in blocks too, so small that a block's scores and its running result stay on the chip, from the first product to the last.
-#
-# ## 3 · Which kernel did you get?
-#
-# SDPA is one function in front of several **backends**. *cuDNN*, *flash* and *efficient* are fused: one kernel does the whole attention, with no n² numbers.
-# *math* is the formula written out as ordinary operators, with its n² numbers. SDPA looks at each call and chooses. If no fused
-# kernel takes the call, math does, and nobody tells you.
-#
-# Somebody has to write a fused kernel for each feature, and for each machine. You test on your laptop's CPU, and train on an H100. Where does each
-# of these calls get a fused kernel? Two clues: CPU kernels are written mostly for inference, GPU kernels for training in 16 or 32 bits. And a GPU has
-# several fused kernels: what one refuses, another may take.
-# (q, k and v are bfloat16, of shape (2, 4, 128, 64). The call *float64* converts them first.)
+# Your function never holds all the scores. How does it compare with SDPA and with the formula, on a GPU? It takes 256 of 4,096 keys a
+# block.
 
 # %% experiment
 you = lesson.predict(
-    {"a mask of bools": ..., "dropout_p=0.1": ..., "float64": ..., "three dimensions, no batch": ...},
+    {"your peak of memory": ..., "your time": ...},
+    choices={
+        "your peak of memory": ["about SDPA's", "between the two", "more than the formula's"],
+        "your time": ["about SDPA's", "between the two", "longer than the formula's"],
+    },
+)
+
+# %% experiment
+if runs := experiments.with_your_attention(ways, blockwise_attention):
+    formula_mib, sdpa_mib, your_mib = (run.more for run in runs)
+    lesson.keep(formula_mib=formula_mib, sdpa_mib=sdpa_mib, your_mib=your_mib)
+    you.against(experiments.of_yours(runs), experiments.costs(runs), evidence="simulated (H100)").show()
+
+# %% [markdown]
+# With an answer as in the hints the peak is {{your_mib:,.0f}} MiB, between the formula's {{formula_mib:,.0f}} and SDPA's
+# {{sdpa_mib:,.0f}}. And it is the slowest of the three. Each line of your loop is a kernel of its own, which reads a block of scores
+# from the GPU's memory or writes one. PyTorch's softmax is one kernel. Yours is four: maximum, subtraction, exp and sum. And the
+# running result is read and written for each block of keys.
+#
+# **Blocks save memory; only a fused kernel saves traffic.** It takes the *queries* in blocks too, so small that scores
+# and running result stay on the chip, from the first product to the last.
+#
+# ## 3 · Which kernel did you get?
+#
+# SDPA is one function in front of several **backends**. *cuDNN*, *flash* and *efficient* are fused kernels.
+# *math* is the formula written out, with its n² numbers. SDPA looks at each call and chooses. If no fused
+# kernel takes the call, math does, and nobody tells you.
+#
+# You test on your laptop's CPU, and train on an H100. The CPU has one fused kernel, a template for all kinds of floats, without
+# dropout. The H100 has all three, written for training in 16 or 32 bits. What one refuses, another may take.
+# Where do these calls get a fused kernel? q, k and v are bfloat16, and the call *float64* converts them first.
+
+# %% experiment
+you = lesson.predict(
+    {"a mask of bools": ..., "dropout_p=0.1": ..., "float64": ...},
     choices=["on both", "on the CPU only", "on the GPU only", "on neither"],
 )
 
 # %% experiment
 N = 128
-CALLS = {  # each is tried with q, k and v of shape (2, 4, N, 64), in bfloat16
+CALLS = {
     "nothing but q, k and v": SDPA,
     "a mask of bools": lambda q, k, v: SDPA(q, k, v, q.new_ones(N, N, dtype=torch.bool).tril()),
     "a mask that wants a gradient": lambda q, k, v: SDPA(q, k, v, nn.Parameter(q.new_zeros(N, N))),
@@ -341,145 +348,49 @@ CALLS = {  # each is tried with q, k and v of shape (2, 4, N, 64), in bfloat16
     "float64": lambda q, k, v: SDPA(q.double(), k.double(), v.double()),
 }
 kernels = {name: experiments.kernels_of(call, N) for name, call in CALLS.items()}
+fused = experiments.fused_on(kernels)
+lesson.keep(misleading=sum("only" in where for where in fused.values()), calls=len(fused))
+lesson.keep(in_float32=experiments.recorded_backends()["float32"])
 you.against(
-    {name: experiments.fused_on(*kernels[name]) for name in you},
+    {call: fused[call] for call in you},
     experiments.backends(kernels),
-    evidence="live (CPU) · simulated (H100)",
+    evidence="live (CPU) · recorded (H100)",
 )
 
 # %% [markdown]
-# Where the table says *math*, the call costs at least what *written out* cost in section 1. (In bfloat16 it costs more: *math* computes in
-# float32 by default.) Each backend has its own list of what it takes, so **a fused kernel on one machine is no promise for another**, and *math* on one is no verdict on another. For four of the seven calls a
-# test on the laptop tells you the wrong thing. And the lists change from version to version.
-#
-# On a GPU *flash* and *cuDNN* take only float16 and bfloat16, and *flash* no mask but `is_causal=True`. What they refuse, *efficient* may take. On
-# an H100 PyTorch asks *cuDNN* first, and so does the simulator. The seven calls on a real H100, and two more:
-
-# %% experiment
-experiments.recorded_backends()
-
-# %% [markdown]
-# The simulated card chose the same backend for each of the seven calls. (*kernels* counts all of a call's. Beside a fused one are those that prepare: memory set to 0,
-# a mask turned into numbers, the call's own `cat`.)
-#
-# (`torch.compile` replaces a formula written by hand by SDPA only where it is spelled as one of [its
-# patterns](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/fx_passes/fuse_attention.py). With any other spelling the n² scores stay.)
+# **A fused kernel on one machine is no promise for another.** For {{misleading}} of these {{calls}} calls a test on the laptop tells you
+# the wrong thing. And on a GPU *flash* and *cuDNN* take only float16 and bfloat16: in float32 the H100 took *{{in_float32}}*, the slow
+# one.
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
-# backends that you name. A call that would fall back then raises, and in most cases a warning says why. The next cell tries four calls on the CPU, whose only fused
-# kernel is *flash*. On a GPU name *efficient* and *cuDNN* too.
+# backends that you name. A call that would fall back then raises, and in most cases a warning says why. On the CPU name *flash*, on a GPU all three.
 
 # %% experiment
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 q, k, v = (torch.randn(2, 4, N, 64, dtype=torch.bfloat16) for _ in range(3))
-for name in (
-    "a mask of bools",
-    "a mask that wants a gradient",
-    "dropout_p=0.1",
-    "three dimensions, no batch",
-):
+for name in ("a mask that wants a gradient", "dropout_p=0.1", "three dimensions, no batch"):
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
             CALLS[name](q, k, v)
-            print(f"{name}: gets the fused kernel")
         except RuntimeError as error:
             print(f"{name}: {error} {experiments.reason(said)}")
 
 # %% [markdown]
-# For the mask that wants a gradient no reason is printed. It is this: the CPU's kernel makes no gradient for a mask. Where you get no reason, take things out of the
-# call, one at a time. (The message for dropout says *both fused kernels*, and means the CPU's only one: on a GPU fused kernels take dropout, as the tables
-# show.) The last line is the second call of section 1. If q, k and v have three dimensions, `SDPA(q[None], k[None], v[None])[0]` puts a batch dimension in front, and gets the fused kernel.
-
-# %% [markdown]
-# **Exercise 19.2 — a fused kernel for every call** (★★, 9 min)
+# Where you get no reason, take things out of the call, one at a time. In the first line it is this: the CPU's kernel makes no gradient
+# for a mask. The last line is the second call of section 1: fused kernels want four dimensions.
 #
-# Write a function that any attention of a model may call, and that gets a fused kernel each time. Bring q, k and v into a form that the kernel takes, call SDPA once, and bring
-# the result back. Three things stand in the way: dimensions that are missing, a last dimension whose stride is not 1, and values that are wider than the keys, or narrower. On
-# the CPU try a call of yours inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, and read the warning.
-#
-# Copy no tensor that the kernel would take as it lies. (The heads of a layer usually lie side by side for each token. Their last stride is 1, and that is enough.)
-#
-# <details><summary>Hint 1</summary>Zeros at the end of a query and of a key change no score. Zeros at the end of a value change
-# nothing but the end of the result. <code>F.pad(t, (0, more))</code> puts them there.</details>
-#
-# <details><summary>Hint 2</summary>SDPA divides the scores by √ of the width that it sees. <code>scale=</code> says what it shall take
-# instead. <code>t.contiguous()</code> copies whatever is not contiguous; so first ask <code>t.stride(-1)</code>.</details>
-#
-# <details><summary>The idea</summary>For each of the three: pad to max(d, e) if it is narrower, <code>contiguous()</code> if its last stride is not 1,
-# <code>unsqueeze(0)</code> until it has four dimensions. Then <code>SDPA(…, scale=d**-0.5)</code>, <code>squeeze(0)</code> as often, and the first e features.</details>
-
-
-# %% exercise="fused_attention"
-def fused_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
-) -> torch.Tensor:
-    """softmax(q @ k.mT / √d, where the mask allows) @ v, by one fused kernel.
-
-    q: (…, n, d); k: (…, m, d); v: (…, m, e): none, one or two leading dimensions, the same for all three. All float32 or all
-    float64, any strides. d, e: 2 or more, often not the same.
-    mask: bools (n, m), True: may look; or None. Each query has a key to look at.
-
-    Returns (…, n, e), of q's dtype, with any strides.
-    Budget: SDPA runs once, in a fused kernel (on the CPU: flash). At the peak, in numbers of q's dtype: for each query the
-    kernel's result, as wide as the wider of d and e, 1, and e; twice the mask; and twice each of q, k and v that is
-    narrower than that or whose last stride is not 1.
-    """
-    ### BEGIN SOLUTION
-    d, e, missing = q.shape[-1], v.shape[-1], 4 - q.dim()
-
-    def ready(t):
-        t = F.pad(t, (0, max(d, e) - t.shape[-1])) if t.shape[-1] < max(d, e) else t
-        t = t if t.stride(-1) == 1 else t.contiguous()
-        return t[(None,) * missing]
-
-    out = SDPA(ready(q), ready(k), ready(v), attn_mask=mask, scale=d**-0.5)
-    return out[(0,) * missing][..., :e]
-    ### END SOLUTION
-
-
-# %% test="fused_attention" points=1
-from helpers.lessons.attention.exercises import check_fused_attention, lying
-
-check_fused_attention(
-    lying(2, 4, n=32, m=32, d=8, e=8, seed=1),
-    lying(4, n=32, m=32, d=8, e=8, seed=2),  # no batch
-    lying(2, 4, n=32, m=32, d=8, e=8, seed=3, layout="columns"),
-    lying(2, 4, n=32, m=32, d=8, e=24, seed=4),  # values wider than keys
-)
-
-# %% hidden="fused_attention" points=3
-### BEGIN HIDDEN TESTS
-from helpers.lessons.attention.exercises import check_fused_attention, lying
-
-check_fused_attention(
-    lying(n=40, m=56, d=16, e=16, seed=11, masked=True),
-    lying(2, 4, n=32, m=48, d=8, e=8, seed=12, layout="heads"),
-    lying(3, n=24, m=40, d=24, e=8, seed=13, layout="heads", masked=True),
-    lying(2, n=20, m=30, d=6, e=10, seed=14, layout="columns", dtype="float64"),
-    lying(1, 2, n=16, m=16, d=4, e=4, seed=15, layout="shared"),
-    lying(n=9, m=7, d=5, e=2, seed=16),
-    lying(2, 4, n=6, m=8, d=6, e=9, seed=18, layout="channels"),  # a pad leaves them so
-    *(lying(2, 3, n=12, m=12, d=d, e=24, seed=d) for d in (8, 16, 8)),  # nothing is left from the call before
-    lying(2, 2, n=1, m=64, d=16, e=16, seed=17, masked=True),
-)
-### END HIDDEN TESTS
-
-# %% [markdown]
 # ## 4 · A mask is a rule, and skips blocks
 #
-# A mask as a tensor has n² numbers, which are stored, and read for every head. And these kernels do not look where the mask is empty: with
-# `is_causal=True` the fused kernels skip the blocks above the diagonal, and with the same mask as a tensor they compute them.
+# A mask as a tensor has n² numbers, which are read for every head. And the kernels do not look where it is empty: with
+# `is_causal=True` they skip the blocks above the diagonal, and with the same mask as a tensor they compute them.
 #
-# But most masks are a **rule**: given the positions of a query and a key, may the one look at the other?
-# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the mask in this form, as a
-# function `mask_mod`.
-#
-# From a rule `create_block_mask` finds out, once, which **blocks** of scores are empty. A kernel skips these. Of every
-# block that is kept it computes all the scores. In a *whole* block all pairs are allowed. In a block kept *in part* some are not, and there
-# the kernel asks the rule for each pair.
+# But most masks are a **rule**: given the places of a query and a key, may the one look at the other?
+# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the rule as a
+# function, the `mask_mod`. From it `create_block_mask` finds out which **blocks** of scores are empty. The kernel skips these. Of every other
+# block it computes all the scores.
 #
 # Take 1,024 tokens, and blocks of 128 × 128. Three rules:
 #
@@ -506,7 +417,7 @@ here = "cpu"  # where q, k and v are, and what a rule reads
 document = torch.repeat_interleave(torch.arange(4), torch.tensor([512, 128, 256, 128])).to(here)
 
 
-def causal(b, h, i, j):  # batch, head, position of the query, position of the key
+def causal(b, h, i, j):  # batch, head, place of the query, place of the key
     return i >= j
 
 
@@ -526,93 +437,167 @@ masks = {  # None, None: one mask for all batches and all heads
 you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evidence="arithmetic")
 
 # %% [markdown]
-# Causal keeps a little more than half, because every score of a block on the diagonal is computed. A window keeps a band: with
-# n it grows like n, and not like n². Documents keep their own triangles.
-#
-# Smaller blocks follow the rule more closely. But each block has a fixed cost, and matrix units want large ones. This explorer has 64 tokens:
+# Causal keeps more than half, because every score of a block on the diagonal is computed. A window keeps a band, which
+# grows like n, and not like n². Smaller blocks follow a rule more closely, but each block has a fixed cost, and matrix units want large
+# ones. This explorer has 64 tokens:
 
 # %% experiment
 from helpers.lessons.attention.explorer import mask_explorer
 
 mask_explorer("documents", block=8, documents=5)
 
+# %% experiment tags=["fold"]
+wide, narrow = (
+    {rule: mask_explorer(rule, block=block, documents=5).computed for rule in ("causal", "documents")}
+    for block in (16, 4)
+)
+lesson.keep(causal_wide=wide["causal"], causal_narrow=narrow["causal"])
+lesson.keep(documents_wide=wide["documents"], documents_narrow=narrow["documents"])
+
 # %% [markdown]
 # **Move it.** Set the block to 16, then to 4, with *causal* and with five *documents*. Whose share falls by the larger factor?
 #
-# <details><summary>Answer</summary>The documents': most of them are shorter than 16 tokens, so a block of 16 is mostly waste.</details>
+# <details><summary>Answer</summary>The documents', from {{documents_wide:.0%}} to {{documents_narrow:.0%}}; causal goes from {{causal_wide:.0%}} to
+# {{causal_narrow:.0%}}. A document shorter than a block wastes most of it.</details>
+
+# %% [markdown]
+# **Exercise 19.2 — a mask as a rule** (★, 7 min)
 #
-# The fused kernel of FlexAttention is written by `torch.compile` (lesson 11). So compile it once, then call it (*Further* tries it without):
+# In a batch each row has documents of its own. Write the rule for such a batch: causal, in one's own document, and
+# within a sliding window. But the first tokens of a document stay visible for all of it, as
+# [attention sinks](https://arxiv.org/abs/2309.17453).
+#
+# <details><summary>Hint 1</summary>The rule is a function inside your function. It reads <code>document[b, i]</code>, where the rule
+# <code>documents</code> above reads <code>document[i]</code>.</details>
+#
+# <details><summary>Hint 2</summary><code>i</code> and <code>j</code> are tensors, so write <code>&amp;</code> and <code>|</code>, with brackets around
+# each comparison. <code>and</code>, <code>or</code>, <code>if</code> and <code>0 &lt;= i - j &lt; window</code> want one truth value.</details>
+#
+# <details><summary>The idea</summary>Three conditions joined by <code>&amp;</code>: the same document, not later, and a bracket. In the bracket are
+# two, joined by <code>|</code>: near, or a sink, which is a key whose own position is small.</details>
+
+
+# %% exercise="visible"
+def visible(document: torch.Tensor, position: torch.Tensor, window: int, sinks: int):
+    """A mask_mod for rows of documents: causal, a sliding window, and sinks.
+
+    document: (batch, n), whole numbers: the document of each token. One document may go on after another one.
+    position: (batch, n), whole numbers: the token's place in its document, from 0 on.
+    window: 1 or more. sinks: 0 or more.
+
+    Returns a function rule(b, h, i, j). It says for row b whether the query at place i may look at the key at place j:
+    - both are of one document, and j is i or before it;
+    - and i - j is less than `window`, or the key is one of the first `sinks` tokens of its document.
+    b, h, i and j are int64 tensors whose shapes broadcast, such as (batch, 1, 1), (), (n, 1) and (n,). The answer: bools.
+
+    create_block_mask(rule, batch, None, n, n) has to work, and keeps the blocks that the rule needs, and no more.
+    Budget: 64 bytes for each token, and 4,096, while the rule is made and asked for one pair: no table of all pairs.
+    """
+    ### BEGIN SOLUTION
+
+    def rule(b, h, i, j):
+        near = (i - j < window) | (position[b, j] < sinks)
+        return (document[b, i] == document[b, j]) & (i >= j) & near
+
+    return rule
+    ### END SOLUTION
+
+
+# %% test="visible" points=1
+from helpers.lessons.attention.exercises import Rows, check_visible, in_a_row
+
+check_visible(
+    Rows((in_a_row(8),), window=3),
+    Rows((in_a_row(5, 7), in_a_row(9, 3)), window=12),  # two rows, each with documents of its own
+    Rows((in_a_row(5, 7), in_a_row(9, 3)), window=2, sinks=1),
+    Rows((in_a_row(100, 28), in_a_row(128)), window=20, sinks=4, block=16),
+)
+
+# %% hidden="visible" points=2
+### BEGIN HIDDEN TESTS
+from helpers.lessons.attention.exercises import Rows, check_visible, in_a_row
+
+check_visible(
+    Rows((in_a_row(1),), window=1),
+    Rows((in_a_row(4, 6), in_a_row(10)), window=1),  # itself alone
+    Rows((in_a_row(4, 6), in_a_row(10)), window=1, sinks=2),
+    Rows((in_a_row(6, 6),), window=100, sinks=100),
+    Rows(((2, 2, 0, 0, 2, 2, 1, 0, 0, 2),), window=3),  # documents go on later
+    Rows(((2, 2, 0, 0, 2, 2, 1, 0, 0, 2), (0, 1, 0, 1, 0, 1, 0, 1, 0, 1)), window=3, sinks=1),
+    Rows(((-1, -1, 7, 7, 7, 3, 3, -1, -1),) * 2, window=2, sinks=2, block=2, dtype="int32"),
+    Rows((in_a_row(7, 1, 5, first=3), in_a_row(1, 12), in_a_row(13, first=4)), window=4, sinks=3, block=5),
+    Rows((in_a_row(200, 56, 256), in_a_row(512, first=1)), window=64, sinks=1, block=64),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# FlexAttention's fused kernel is written by `torch.compile` (lesson 11), so compile it once. This needs a GPU, or a C++ compiler. For q, k
+# and v of shape (batch, heads, n, d), and the two tables on the GPU as well:
 #
 # ```python
-# from torch.nn.attention.flex_attention import flex_attention
-#
-# flex_attention = torch.compile(flex_attention)
-# flex_attention(q, k, v, block_mask=masks["causal"])  # q, k and v of 1,024 tokens, as the mask is
+# attend = torch.compile(flex_attention)  # of torch.nn.attention.flex_attention
+# rule = visible(document, position, window=256, sinks=4)
+# attend(q, k, v, block_mask=create_block_mask(rule, batch, None, n, n, device="cuda"))
 # ```
 #
-# What a block mask is worth on a real H100: forward, 8,192 tokens, 16 heads of 64 features, bfloat16 (a window of 256 keys, eight documents of 1,024 tokens):
+# What a block mask is worth on a real H100, forward (eight documents of 1,024 tokens each):
 
 # %% experiment
 block_s = experiments.recorded_block_times()
 by_tensor, by_rule = block_s["SDPA, causal as a mask of bools"], block_s["SDPA, is_causal=True"]
 flex_causal, flex_window = (block_s[f"FlexAttention, {rule}"] for rule in ("causal", "sliding window of 256"))
 lesson.keep(tensor_times=by_tensor / by_rule, window_times=flex_causal / flex_window)
-lesson.keep(window_against_sdpa=by_rule / flex_window)
 across = 8192 // 128  # blocks of 128: the triangle has 1 to 64 in a row of blocks, the window 3 at most
-lesson.keep(fewer_blocks=sum(range(1, across + 1)) / (3 * across - 3))
+lesson.keep(fewer_blocks=(3 * across - 3) / sum(range(1, across + 1)))
 experiments.recorded_blocks()
 
 # %% [markdown]
-# Passed as a tensor of bools, the same causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`. A part of that is work: no block is skipped (compare *no mask*). The larger part is the mask
-# itself: its n² bools become numbers, and a kernel reads them for each head. For plain *causal* the kernel written by hand wins against the compiled one. But SDPA has no argument for a window, nor for documents in one
-# row, and there FlexAttention gains. The window computes {{fewer_blocks:.0f}} times fewer blocks than the triangle. FlexAttention takes {{window_times:.1f}} times less time for
-# it than for *causal*: a kernel with so few blocks has other costs too. Against `is_causal=True`, the faster kernel, it takes {{window_against_sdpa:.1f}} times less.
+# As a tensor of bools the causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`. For plain *causal* the
+# kernel written by hand beats the compiled one. But SDPA has no argument for a window, nor for documents in one row. The window has
+# {{fewer_blocks:.0%}} of the triangle's blocks, and with it FlexAttention is only {{window_times:.1f}} times as fast as with *causal*: a kernel with
+# so few blocks has other costs. For texts in one long row, and for windows, there is also
+# [`torch.nn.attention.varlen.varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) (*Further*).
 #
-# And build the block mask **once** for all layers. For *causal* or a window, once for all steps. Documents need a new one for each
-# batch. (*Further*: find the blocks of a rule yourself, with less memory.)
+# Build the block mask **once** for all layers: it depends on the rule, and not on q and k. Documents need a new one for each batch.
 
 # %% [markdown]
 # ## The running example
 #
-# The script has used SDPA since lesson 02, so nothing new has to go in. But what does that one line buy in the script? Take it out
-# again, and compare: in float32, as lesson 08 left the script, and in bfloat16, as lesson 10 did.
+# A colleague folds the heads into the batch, so that q has three dimensions: the opening call, in the script, as lesson 10 left
+# it. Repair `attention` and run the cell again. You are done when the first line says 1.0, and both simulated columns agree.
 
 # %% experiment
 from helpers import running_example
 
 
-def attention_by_views(q, k, v):  # as lesson 01 left it
-    context, features = q.shape[-2:]
-    scores = q @ k.transpose(-2, -1) / math.sqrt(features)
-    mask = torch.tril(torch.ones(context, context, device=q.device))
-    scores = scores.masked_fill(mask == 0, float("-inf"))
-    return torch.softmax(scores, dim=-1) @ v
+def attention(q, k, v):  # (batch, heads, n, d), in and out: repair it
+    folded = [t.flatten(0, 1) for t in (q, k, v)]
+    return SDPA(*folded, is_causal=True).unflatten(0, q.shape[:2])
 
 
-script, in_bf16 = running_example.after("08"), running_example.after("10")
-board = running_example.compare(script.replace(attention=attention_by_views), script)
-lesson.keep(script_faster=board.before.step_s / board.after.step_s)
-lesson.keep(script_launches=board.before.launches - board.after.launches)
-lesson.keep(script_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
-seconds = [running_example.score(s).step_s for s in (in_bf16.replace(attention=attention_by_views), in_bf16)]
-lesson.keep(half_faster=seconds[0] / seconds[1], script_context=running_example.LARGE.context)
-print(f"in bfloat16 (simulated): {1e3 * seconds[0]:.3f} ms before, {1e3 * seconds[1]:.3f} ms after")
+opening = experiments.step(attention, 2048).peak_live_bytes / with_batch.peak_live_bytes
+print(f"{opening:.1f} times the memory of the opening call with its batch dimension")
+script = running_example.after("10")
+board = running_example.compare(script.replace(attention=attention), script)  # after: the script's own
+lesson.keep(folded_times=board.before.step_s / board.after.step_s)
+lesson.keep(folded_launches=board.before.launches - board.after.launches)
+lesson.keep(folded_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
+lesson.keep(script_context=running_example.LARGE.context)
 board
 
 # %% [markdown]
-# The context has only {{script_context}} tokens. In float32 the simulated step is {{script_faster:.2f}} times as fast. That difference is smaller than the simulator's error may be. Counted, and so certain, are
-# {{script_mib:.0f}} MiB less and {{script_launches:.0f}} fewer launches a step. In bfloat16 (the line above the table), where SDPA takes *cuDNN*, it is {{half_faster:.2f}} times as fast, which is within that error too. The last row is your
-# CPU, timed live: it varies, and says nothing about a GPU.
+# <details><summary>Answer</summary><code>return SDPA(q, k, v, is_causal=True)</code>: do not fold. Where q, k and v come with three dimensions,
+# <code>SDPA(q[None], k[None], v[None], is_causal=True)[0]</code> gets the fused kernel too.</details>
 #
-# Two things of this lesson buy nothing here. The script's mask is causal, which `is_causal=True` says already, so FlexAttention has
-# nothing to add. And its vocabulary is small, so the loss in chunks (*Further*) would save little.
+# The folded step takes {{folded_times:.2f}} times as long, has {{folded_launches:.0f}} launches more, and needs {{folded_mib:.0f}} MiB more,
+# with only {{script_context}} tokens. In bfloat16 *math* computes in float32, which makes it slower still. The last row is a small
+# model on your CPU, and says nothing about a GPU.
 
 # %% [markdown]
 # ## Your own script
 #
-# First see which attention runs at all. The profiler's table names the operators: `…_flash_attention`,
-# `…_efficient_attention` and `…_cudnn_attention` are fused kernels; `…_attention_math`, or a `_softmax` between two `bmm`,
-# is not. Here is a layer of PyTorch's own, called in two ways:
+# The profiler says which attention runs: `…_flash_attention`, `…_efficient_attention` and `…_cudnn_attention` are fused;
+# `…_attention_math`, or a `_softmax`, is not. Here is a layer of PyTorch's own, in training mode:
 
 # %% experiment
 import torch
@@ -633,28 +618,26 @@ for need_weights in (True, False):
             print(f"need_weights={need_weights}: {event.key} × {event.count}, {event.input_shapes[0]}")
 
 # %% [markdown]
-# `need_weights=True` is the default. Whoever asks for the weights gets them as n² numbers, computed by ordinary operators, also if nobody
-# uses them: a softmax over (…, 128, 128) stands in the list. What to try:
+# `need_weights=True` is the default, and makes n² numbers, even if nobody uses them. In `eval()` without gradients this layer goes a way
+# of its own: profile that too. What to try:
 #
-# 1. A softmax over (…, n, n) in the list: is SDPA called at all? Here it is not. Then call it: `need_weights=False`, or SDPA in
-#    place of a formula written out. Two traps on the way: in a mask of bools True means *may look* for SDPA, and *may not* for `nn.MultiheadAttention`; and SDPA's
-#    `dropout_p` acts in `eval()` too, so pass `p if self.training else 0.0`. If it is called, put `sdpa_kernel([…])` around the forward pass, with `FLASH_ATTENTION`,
-#    `EFFICIENT_ATTENTION` and `CUDNN_ATTENTION` in the list and without `MATH`, and read the warnings.
-# 2. A mask that is a rule: `is_causal=True` where it is that, else FlexAttention, compiled.
-# 3. Much padding: sort by length, or pack documents into one row (*Further*).
-# 4. A vocabulary many times as wide as the model: the loss in chunks (*Further*).
+# 1. A softmax over (…, n, n), and no SDPA: call it. Here that is `need_weights=False`. Two traps: in a mask of bools True
+#    means *may look* for SDPA, and *may not* for `nn.MultiheadAttention`. And SDPA's `dropout_p` acts in `eval()` too, so pass
+#    `p if self.training else 0.0`.
+# 2. SDPA is there, and runs as math: put `sdpa_kernel([…])` around the forward pass, with `FLASH_ATTENTION`, `EFFICIENT_ATTENTION` and
+#    `CUDNN_ATTENTION`. Read the warnings.
+# 3. A mask that is a rule: `is_causal=True`, else FlexAttention, compiled.
+# 4. Much padding, or a very large vocabulary: *Further*.
 #
 # ## Sources on trial
 #
-# Two claims here; one about the loss stands in *Further*. (In the first one *backends* are devices.)
+# Does PyTorch tell you, as its page on SDPA says?
 
 # %% experiment
 from helpers.lessons.attention import claims
 
 lesson.verdicts(
-    claims.on_trial(steps, kernels),
-    evidence="live (CPU) · simulated (H100)",
-    shown=("19-other-backends", "19-memory-savings"),
+    claims.on_trial(steps, kernels), evidence="live (CPU) · simulated (H100)", shown=("19-warning",)
 )
 
 # %% [markdown]
@@ -662,20 +645,15 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Written out, memory grows with n²; in a fused kernel with n. | At short n it matters little: {{script_mib:.0f}} MiB for the script, at {{script_context}} tokens. |
-# | A fused kernel is exact: running maximum, running sum. | It rounds in another order, so results differ in the last digits. |
-# | Backward computes the scores again: more FLOPs, fewer bytes. | It pays while moving bytes is the limit. |
+# | Written out, memory grows with n²; in a fused kernel with n. | At short n it matters little. |
+# | A fused kernel saves traffic; its backward computes more. | It pays while moving bytes is the limit. |
 # | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
-# | Causal is half of the work, and a window is a band. | Blocks on an edge are computed to the last score. |
-# | A mask is a rule; a block mask is built once for all layers. | Documents need a new one for each batch. |
+# | A mask is a rule, and skips blocks. | Blocks on an edge are computed to the last score. |
 #
 # **Read on**: T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135) (2022); M. Milakov and N. Gimelshein, [Online
-# normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on
-# [SDPA](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html), its
-# [backends](https://docs.pytorch.org/docs/stable/nn.attention.html) and
-# [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html). Lesson 20 goes on with keys and
-# values that are kept, lesson 21 with a
-# kernel of your own.
+# normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on the
+# [backends](https://docs.pytorch.org/docs/stable/nn.attention.html). Lesson 20 goes on with keys and
+# values that are kept, lesson 21 with a kernel of your own.
 
 # %% experiment
 lesson.progress()
@@ -685,12 +663,101 @@ lesson.progress()
 #
 # Each section needs only the core, run before it.
 #
-# ### The blocks of a rule (13 min)
+# ### A fused kernel on this CPU (15 min)
 #
-# `create_block_mask` asks the rule for all n² pairs at once, so for a moment all answers are in memory. Yours will need less.
+# Section 3 had calls that the CPU's kernel refuses for their form alone. They can be brought into a form that it takes. This is about this
+# CPU's kernel. On an H100 ask first, with `sdpa_kernel`: section 3's table says that it took the wider values as they were. To pad them there would cost
+# memory and time for nothing.
+#
+# And `torch.compile`? It replaces a formula written by hand by SDPA only where it is spelled as one of [its
+# patterns](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/fx_passes/fuse_attention.py). With any other spelling the n² scores stay.
 
 # %% [markdown]
-# **Exercise 19.3 — the blocks that a rule keeps** (★★, 10 min)
+# **Exercise 19.3 — a fused kernel on this CPU** (★★, 12 min)
+#
+# Bring q, k and v into a form that the CPU's kernel takes, call SDPA once, and bring the result back. Three things stand in the way:
+# dimensions that are missing, a last dimension whose stride is not 1, and values that are wider than the keys, or narrower.
+# Try a call of yours inside `sdpa_kernel(SDPBackend.FLASH_ATTENTION)`, and read the warning.
+#
+# Copy no tensor that the kernel would take as it lies. The heads of a layer usually lie side by side for each token. Their last stride
+# is 1, and that is enough.
+#
+# <details><summary>Hint 1</summary>Zeros at the end of a query and of a key change no score. Zeros at the end of a value change
+# nothing but the end of the result. <code>F.pad(t, (0, more))</code> puts them there.</details>
+#
+# <details><summary>Hint 2</summary>SDPA divides the scores by √ of the width that it sees. <code>scale=</code> says what it shall take
+# instead. <code>t.contiguous()</code> copies whatever is not contiguous; so first ask <code>t.stride(-1)</code>.</details>
+#
+# <details><summary>The idea</summary>For each of the three, in this order: pad to max(d, e) if it is narrower; then <code>contiguous()</code> if its last
+# stride is not 1, for a pad may leave it so; then <code>unsqueeze(0)</code> until it has four dimensions. Then
+# <code>SDPA(…, scale=d**-0.5)</code>, <code>squeeze(0)</code> as often, and the first e features.</details>
+
+
+# %% exercise="fused_attention"
+def fused_attention(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None = None
+) -> torch.Tensor:
+    """softmax(q @ k.mT / √d, where the mask allows) @ v, by one fused kernel of the CPU.
+
+    q: (…, n, d); k: (…, m, d); v: (…, m, e): none, one or two leading dimensions, the same for all three. Any strides. d, e: 2 or
+    more, often not the same. All float32 or all float64: the results are compared closely, and bfloat16 rounds.
+    mask: bools (n, m), True: may look; or None. Each query has a key to look at.
+
+    Returns (…, n, e), of q's dtype, with any strides.
+    Budget: SDPA runs once, in a fused kernel. Memory at the peak, in numbers of q's dtype:
+    - for each query max(d, e) + 1 + e: the kernel's result, one number, and a copy of the result;
+    - for the mask 2 · n · m, if there is one;
+    - for each of q, k and v that must change, because it is narrower than max(d, e) or its last stride is not 1: twice its new size.
+    - 8 more.
+    """
+    ### BEGIN SOLUTION
+    d, e, missing = q.shape[-1], v.shape[-1], 4 - q.dim()
+
+    def ready(t):
+        t = F.pad(t, (0, max(d, e) - t.shape[-1])) if t.shape[-1] < max(d, e) else t
+        t = t if t.stride(-1) == 1 else t.contiguous()
+        return t[(None,) * missing]
+
+    out = SDPA(ready(q), ready(k), ready(v), attn_mask=mask, scale=d**-0.5)
+    return out[(0,) * missing][..., :e]
+    ### END SOLUTION
+
+
+# %% test="fused_attention" points=1
+from helpers.lessons.attention.exercises import check_fused_attention, lying
+
+check_fused_attention(
+    lying(2, 4, n=32, m=32, d=8, e=8, seed=1),
+    lying(4, n=32, m=32, d=8, e=8, seed=2),  # no batch
+    lying(2, 4, n=32, m=32, d=8, e=8, seed=3, layout="columns"),  # the last stride is not 1
+    lying(2, 4, n=32, m=32, d=8, e=24, seed=4),  # values wider than keys
+)
+
+# %% hidden="fused_attention" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.attention.exercises import check_fused_attention, lying
+
+check_fused_attention(
+    lying(n=40, m=56, d=16, e=16, seed=11, masked=True),
+    lying(2, 4, n=32, m=48, d=8, e=8, seed=12, layout="heads"),
+    lying(3, n=24, m=40, d=24, e=8, seed=13, layout="heads", masked=True),
+    lying(2, n=20, m=30, d=6, e=10, seed=14, layout="columns", dtype="float64"),
+    lying(1, 2, n=16, m=16, d=4, e=4, seed=15, layout="shared"),
+    lying(n=9, m=7, d=5, e=2, seed=16),
+    lying(2, 4, n=6, m=8, d=6, e=9, seed=18, layout="channels"),  # a pad leaves them so
+    *(lying(2, 3, n=12, m=12, d=d, e=24, seed=d) for d in (8, 16, 8)),  # nothing is left from the call before
+    lying(2, 2, n=1, m=64, d=16, e=16, seed=17, masked=True),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### The blocks of a rule (13 min)
+#
+# Called as in section 4, `create_block_mask` asks the rule for all n² pairs at once, so for a moment all answers are in memory. Yours will
+# need less. (PyTorch's own way out is `torch.compile(create_block_mask)`.)
+
+# %% [markdown]
+# **Exercise 19.4 — the blocks that a rule keeps** (★★, 10 min)
 #
 # Find out for each block of scores whether a rule keeps nothing of it, a part, or the whole. It has to work for any rule, so the
 # corners of a block are not enough: look at every pair. But keep the answers of one row of blocks at a time only.
@@ -758,7 +825,7 @@ check_kept_blocks(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your table for the three rules of this section, beside PyTorch's block mask:
+# Your table for the three rules of section 4, beside PyTorch's block mask:
 
 # %% experiment
 experiments.with_yours(kept_blocks, rules, masks)
@@ -815,7 +882,7 @@ lesson.verdicts([claims.loss_memory()], evidence="simulated (H100)")
 # backward only multiplies by it.
 
 # %% [markdown]
-# **Exercise 19.4 — a loss whose logits never stand whole** (★★★, 20 min)
+# **Exercise 19.5 — a loss whose logits never stand whole** (★★★, 20 min)
 #
 # Write the loss of a last layer as one function, which anybody can put at the end of a model.
 #
@@ -945,7 +1012,11 @@ you.against(
 # ([`torch.nested`](https://docs.pytorch.org/docs/stable/nested.html)). The padded batch has {{rectangle:,}}. A linear
 # layer does not care which text a token belongs to, so it works on the long row as it is. Attention does care. SDPA takes a nested
 # tensor and keeps its texts apart. It has fused kernels for that on GPUs. On the CPU it runs as math, and with `is_causal=True` it
-# raises *No viable backend*. One plain row of all texts needs a mask, the rule `documents` of section 4.
+# raises *No viable backend*. But PyTorch's page says of nested tensors: *not currently under active development*.
+#
+# A plain row of all texts goes to [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html), or to FlexAttention with
+# the rule `documents` of section 4. `varlen_attn` takes q, k and v of shape (tokens, heads, d), the places where the texts begin (`cu_seq_q`,
+# `cu_seq_k`), and no mask; `window_size=(-1, 0)` means causal. It calls the *flash* kernel, so it needs a GPU and 16 bits. It is not measured here.
 #
 # For training one goes one step further and fills rows of a fixed length with whole documents: **packing**. The shapes
 # stay the same in every
@@ -953,10 +1024,10 @@ you.against(
 # must not be asked for the first of the next. And no document may look into its neighbour.
 
 # %% [markdown]
-# **Exercise 19.5 — documents in one row** (★★, 20 min)
+# **Exercise 19.6 — documents in one row** (★★, 20 min)
 #
-# Put whole documents into rows of `length` tokens, and make what the model needs beside the tokens. From the table `document` it makes
-# its mask, the rule `(document[b, i] == document[b, j]) & (i >= j)`. Do it without looking into a tensor, so that nothing would wait if the
+# Put whole documents into rows of `length` tokens, and make what the model needs beside the tokens: among it the two tables that `visible`
+# takes, `document` and `positions`. Do it without looking into a tensor, so that nothing would wait if the
 # documents lay on a GPU: here all runs on the CPU, and waits are counted as on a GPU.
 #
 # <details><summary>Hint 1</summary>First decide on rows with lengths alone: put each document into the first row that has room, else open a new row

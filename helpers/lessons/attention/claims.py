@@ -15,7 +15,7 @@ from helpers.counters.counts import Counts
 from helpers.lesson.claim import Claim
 
 GB = 1e9
-Kernels = Mapping[str, tuple[list[str], list[str]]]
+Kernels = Mapping[str, list[str]]
 
 
 def on_trial(steps: Mapping[str, Sequence[Counts]], kernels: Kernels) -> list[Claim]:
@@ -24,7 +24,7 @@ def on_trial(steps: Mapping[str, Sequence[Counts]], kernels: Kernels) -> list[Cl
 
 
 def other_backends(kernels: Kernels) -> Claim:
-    flash = {name: any("flash" in operator for operator in live) for name, (live, _) in kernels.items()}
+    flash = {name: any("flash" in operator for operator in live) for name, live in kernels.items()}
     fused, math = ([name for name, is_fused in flash.items() if is_fused is kind] for kind in (True, False))
     return Claim(
         "19-other-backends",

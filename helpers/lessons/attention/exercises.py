@@ -1,8 +1,9 @@
-"""Tests of lesson 19: attention in blocks, calls that get a fused kernel, blocks that a mask keeps, a loss in chunks, sequences in
-one row."""
+"""Tests of lesson 19: attention in blocks, a mask as a rule, calls that get a fused kernel, blocks that a mask keeps, a loss in
+chunks, sequences in one row."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ def _attended(q: Tensor, k: Tensor, v: Tensor, block: int, causal: bool = False)
 
 
 def _in_blocks(q: Tensor, k: Tensor, v: Tensor, block: int, causal: bool = False) -> dict[str, int]:
-    """What the docstring says: bytes of scores for one block of keys and of the result, FLOPs of kept pairs."""
+    """What the docstring says: bytes of four blocks of scores, four results and one copy of the queries; FLOPs of kept pairs."""
     n, m, e = q.shape[-2], k.shape[-2], v.shape[-1]
     rows = q[..., 0].numel()
     pairs = rows * m
@@ -52,7 +53,7 @@ def _in_blocks(q: Tensor, k: Tensor, v: Tensor, block: int, causal: bool = False
         pairs = q[..., 0, 0].numel() * sum(min(block, m - at) * (n - at) for at in range(0, m, block))
     size = q.element_size()
     return {
-        "peak_live_bytes": 4 * size * rows * (min(block, m) + e + 2),
+        "peak_live_bytes": size * rows * (4 * (min(block, m) + e + 2) + q.shape[-1]) + 4096,
         "flops": 2 * pairs * (q.shape[-1] + e),
     }
 
@@ -68,13 +69,124 @@ def check_blockwise_attention(*cases: check.Case, budget: bool = True) -> None:
     }
     if budget:
         known["note"] = (
-            "Too many bytes? Then scores of more than one block are alive, or a copy of all queries, keys or values. Too many "
+            "Too many bytes? Then scores of more than one block of keys are alive, or copies of all keys and values. Too many "
             "FLOPs? Then a score is computed twice, or one that nobody may see."
         )
     check.function("blockwise_attention", cases, _attended, **known)
 
 
-# --- 19.2 fused_attention -----------------------------------------------------------------------------------------
+# --- 19.2 visible -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class Rows:
+    """A batch of rows, by the number of each token's document; a window and sinks; and the blocks that are looked at."""
+
+    documents: tuple[tuple[int, ...], ...]
+    window: int
+    sinks: int = 0
+    block: int = 4
+    dtype: str = "int64"
+
+    def __repr__(self) -> str:
+        # documents 0 0 0 1 1 as 0 ×3, 1 ×2
+        rows = (", ".join(f"{name} ×{len([*same])}" for name, same in groupby(row)) for row in self.documents)
+        return f"documents [{'] ['.join(rows)}], window={self.window}, sinks={self.sinks}"
+
+
+def in_a_row(*lengths: int, first: int = 0) -> tuple[int, ...]:
+    """The document of each token, where documents of these lengths stand one after the other; the first one's number."""
+    return tuple(first + number for number, n in enumerate(lengths) for _ in range(n))
+
+
+def _positions(documents: Sequence[int]) -> list[int]:
+    return [list(documents[:place]).count(number) for place, number in enumerate(documents)]
+
+
+def _ask(
+    visible: Callable[..., Any], documents: tuple[tuple[int, ...], ...], window: int, sinks: int, block: int, dtype: str, count: Any
+) -> dict[str, Any]:  # fmt: skip
+    from torch.nn.attention.flex_attention import create_block_mask  # slow to import, and few need it
+
+    kind = getattr(torch, dtype)
+    document = torch.tensor(documents, dtype=kind)
+    position = torch.tensor([_positions(numbers) for numbers in documents], dtype=kind)
+    batch, n = document.shape
+    last, none = torch.tensor(n - 1), torch.tensor(0)
+    rules: list[Any] = []
+
+    def make_and_ask_once() -> Any:
+        rules.append(visible(document, position, window, sinks))
+        return plain(rules[0](none, none, last, last))
+
+    one = count(make_and_ask_once)
+    visible(document.flip(0, 1), position.flip(0, 1), window + 1, sinks + 1)  # a rule that nobody asks
+    rule, i, j = rules[0], torch.arange(n)[:, None], torch.arange(n)
+    pairs = plain(rule(torch.arange(batch)[:, None, None], none, i, j))
+    few = i.expand(n, n).flatten(), j.expand(n, n).flatten()
+    alone = plain(rule(torch.tensor(batch - 1), none, *few))  # one dimension
+    mask = create_block_mask(rule, batch, None, n, n, device="cpu", BLOCK_SIZE=block)
+    kept = mask.kv_num_blocks
+    if mask.full_kv_num_blocks is not None:
+        kept = kept + mask.full_kv_num_blocks
+    return {
+        "bools": pairs.dtype == alone.dtype == torch.bool,
+        "pairs": pairs.expand(batch, n, n).clone(),
+        "last row": alone.expand(n * n).reshape(n, n).clone(),
+        "blocks": kept[:, 0].sum(-1).tolist(),
+        "peak": one.peak_live_bytes,
+    }
+
+
+@reference
+def _seen(numbers: tuple[int, ...], window: int, sinks: int) -> list[list[int]]:
+    """The keys that each query of a row sees."""
+    at, places = _positions(numbers), range(len(numbers))
+    return [
+        [j for j in places[: i + 1] if numbers[i] == numbers[j] and (i - j < window or at[j] < sinks)]
+        for i in places
+    ]
+
+
+def _other_keys(report: check.Report) -> str | None:
+    of, got = report.case, report.value
+    if not got["bools"]:
+        return "the rule's answer is not of bools: compare, and join with & and |"
+    for b, numbers in enumerate(of.documents):
+        for i, want in enumerate(_seen(numbers, of.window, of.sinks)):
+            if (sees := got["pairs"][b, i].nonzero().flatten().tolist()) != want:
+                return f"in row {b} query {i} sees the keys {_few(sees)}; wanted {_few(want)}"
+    if not torch.equal(got["last row"], got["pairs"][-1]):
+        return "asked with i and j of one dimension, the rule says something else than where i is a column and j a row"
+    return None
+
+
+def _few(keys: list[int]) -> str:
+    return f"{keys[:8]}"[:-1] + (", …]" if len(keys) > 8 else "]")
+
+
+def _costly_rule(report: check.Report) -> str | None:
+    of, got = report.case, report.value
+    batch, n = len(of.documents), len(of.documents[0])
+    for b, numbers in enumerate(of.documents):
+        rows = enumerate(_seen(numbers, of.window, of.sinks))
+        want = len({(i // of.block, j // of.block) for i, keys in rows for j in keys})
+        if got["blocks"][b] != want:
+            return f"create_block_mask keeps {got['blocks'][b]} blocks of {of.block} × {of.block} in row {b}; wanted {want}"
+    if got["peak"] > (most := 64 * batch * n + 4096):
+        return (
+            f"the rule is right, but {got['peak']:,} bytes were alive while it was made and asked for one pair; wanted at most "
+            f"{most:,}: no table of all pairs"
+        )
+    return None
+
+
+def check_visible(*cases: Rows) -> None:
+    judge = each(_other_keys, _costly_rule, told=True)
+    check.function("visible", cases, drive=_ask, verify=judge, look="4 · A mask is a rule, and skips blocks")
+
+
+# --- 19.3 fused_attention -----------------------------------------------------------------------------------------
 
 
 def lying(
@@ -131,12 +243,12 @@ def check_fused_attention(*cases: check.Case) -> None:
         match=check.Match(rtol=1e-4, atol=1e-5),
         verify=each(_one_fused, told=True),
         budget=_without_needless_copies,
-        look="3 · Which kernel did you get?",
+        look="Further: A fused kernel on this CPU",
         note="Too many bytes? Then a tensor is copied that a fused kernel would take as it lies.",
     )
 
 
-# --- 19.3 kept_blocks ---------------------------------------------------------------------------------------------
+# --- 19.4 kept_blocks ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -230,7 +342,7 @@ def check_kept_blocks(*cases: Blocks) -> None:
     check.function("kept_blocks", cases, drive=_keep, verify=judge, look=look)
 
 
-# --- 19.4 chunked_cross_entropy -----------------------------------------------------------------------------------
+# --- 19.5 chunked_cross_entropy -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -327,7 +439,7 @@ def check_chunked_cross_entropy(*cases: Losses) -> None:
     check.function("chunked_cross_entropy", cases, drive=_lose, verify=judge, look="The loss in chunks")
 
 
-# --- 19.5 packed --------------------------------------------------------------------------------------------------
+# --- 19.6 packed --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -60,25 +60,20 @@ def peaks(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> Pict
 
 
 def of_steps(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> Table:
+    """The longest of each."""
+    n = lengths[-1]
     rows = [
         (
-            f"{n:,}",
             name,
             f"{c.peak_live_bytes / MIB:.1f}",
             f"{(c.saved_bytes - 3 * 4 * 2 * n * 64) / MIB:.1f}",  # q, k and v are kept too
             f"{c.flops / 1e9:.2f}",
-            f"{c.operators}",
         )
-        for i, n in enumerate(lengths)
-        for name, c in ((name, counts[i]) for name, counts in steps.items())
+        for name, c in ((name, counts[-1]) for name, counts in steps.items())
     ]
-    columns = ["tokens", "attention", "peak, MiB", "kept for backward, MiB", "GFLOPs", "operators"]
-    return table(
-        rows,
-        columns,
-        evidence=LIVE,
-        caption="2 heads of 64 features, float32; peak, and what is kept for backward: both beside q, k and v",
-    )
+    columns = ["attention", "peak, MiB", "kept for backward, MiB", "GFLOPs"]
+    caption = f"{n:,} tokens, 2 heads of 64 features, float32; both columns of MiB: beside q, k and v"
+    return table(rows, columns, evidence=LIVE, caption=caption)
 
 
 @dataclass(frozen=True)
@@ -117,28 +112,23 @@ def on_h100(ways: Mapping[str, Attention], lengths: Sequence[int]) -> list[Forwa
     return runs
 
 
-def of_h100(runs: Sequence[Forward]) -> dict[str, str]:
-    """Of the longest row: how many times as long the formula written out takes, and what share of that its products are."""
-    plain, fused = runs[-2:]
-    products = sum(seconds for name, seconds in plain.kernels if name == "bmm") / plain.seconds
-    shares = {"a third": 1 / 3, "two thirds": 2 / 3, "nearly all": 1}
+def of_h100(way: Attention) -> dict[str, str]:
+    """How often the n² numbers are written or read, by the bytes of this way's kernels; its recorded time against SDPA's."""
+    n = 4096
+    (run,) = on_h100({"": way}, [n])
+    times = recorded_times("written out", "SDPA")
     return {
-        "written out, the time: ×": f"{plain.seconds / fused.seconds:.0f} ×",
-        "the products' share of it": min(shares, key=lambda name: abs(shares[name] - products)),
+        "written or read: times": f"{round(run.moved / (8 * 16 * n * n * 2))}",
+        "the formula's time ÷ SDPA's": "7 or more"
+        if times > 6.5
+        else "about 3"
+        if times > 2
+        else "about 1.2",
     }
 
 
-def kernels_on_h100(runs: Sequence[Forward]) -> Table:
-    rows = []
-    for run in runs:
-        parts = ", ".join(f"{name} {format_seconds(seconds)}" for name, seconds in run.kernels)
-        rows.append((f"{run.tokens:,}", run.way, format_seconds(run.seconds), parts, f"{run.more:,.0f}"))
-    columns = ["tokens", "attention", "time", "kernels", "peak above the inputs, MiB"]
-    return table(rows, columns, evidence=ON_H100, caption="forward, 8 × 16 heads of 64 features, bfloat16")
-
-
-def with_your_attention(ways: Mapping[str, Attention], yours: Callable[..., Tensor]) -> Table:
-    """4,096 tokens by each way, and by the learner's own function, 256 keys a block."""
+def with_your_attention(ways: Mapping[str, Attention], yours: Callable[..., Tensor]) -> list[Forward]:
+    """4,096 tokens by each way, and by the learner's own function, 256 keys a block, last. Empty where that is not right yet."""
     q, k, v = (torch.randn(1, 1, 8, 4) for _ in range(3))
     try:
         right = torch.allclose(
@@ -148,63 +138,79 @@ def with_your_attention(ways: Mapping[str, Attention], yours: Callable[..., Tens
     except Exception as error:  # an answer may raise anything
         right, why = False, f"{type(error).__name__}: {error}"
     if right:
-        ways = {**ways, "yours, 256 keys a block": lambda q, k, v: yours(q, k, v, 256)}
-    else:
-        print(
-            f"Your blockwise_attention is not in the table: {why}. Write it above, then run this cell again."
-        )
+        return on_h100({**ways, "yours, 256 keys a block": lambda q, k, v: yours(q, k, v, 256)}, [4096])
+    print(f"Your blockwise_attention is not right yet ({why}). Write it above, then run this cell again.")
+    return []
+
+
+def of_yours(runs: Sequence[Forward]) -> dict[str, str]:
+    """Where the last of three ways stands between the others, the formula and SDPA: its peak, and its time."""
+    plain, fused, yours = runs
+
+    def place(of: Callable[[Forward], float], more: str) -> str:
+        if of(yours) < 1.25 * of(fused):
+            return "about SDPA's"
+        return "between the two" if of(yours) < of(plain) else more
+
+    return {
+        "your peak of memory": place(lambda run: run.more, "more than the formula's"),
+        "your time": place(lambda run: run.seconds, "longer than the formula's"),
+    }
+
+
+def costs(runs: Sequence[Forward]) -> Table:
     rows = [
-        (run.way, len(run.kernels), size_text(run.moved), format_seconds(run.seconds), f"{run.more:,.0f}")
-        for run in on_h100(ways, [4096])
+        (
+            run.way,
+            f"{run.more:,.0f}",
+            format_seconds(run.seconds),
+            f"{len(run.kernels)}",
+            size_text(run.moved),
+        )
+        for run in runs
     ]
-    columns = ["attention", "kernels", "moved", "time of the kernels", "peak above the inputs, MiB"]
-    return table(
-        rows,
-        columns,
-        evidence=ON_H100,
-        caption="forward, 4,096 tokens, 8 × 16 heads of 64 features, bfloat16",
-    )
+    columns = ["attention", "peak above the inputs, MiB", "time of the kernels", "kernels", "moved"]
+    caption = "forward, 4,096 tokens, 8 × 16 heads of 64 features, bfloat16"
+    return table(rows, columns, evidence=ON_H100, caption=caption)
 
 
 def recorded_ways() -> Table:
-    """The same forward pass on a recorded card, and the backward pass: time and peak, each backend by its name."""
+    """Forward over 4,096 tokens on a recorded card, each backend by its name: time and peak."""
     recording = recordings.show("19/ways", prefer="recorded")
     rows = [
         (
-            f"{row['tokens']:,}",
             "SDPA, which took cuDNN" if row["way"] == "SDPA" and _is_cudnn(row["kernels"]) else row["way"],
             f"≈ {format_seconds(row['us'] / 1e6)}",
             f"{row['peak_bytes'] / MIB:,.0f}",
-            f"≈ {format_seconds(row['both_us'] / 1e6)}",
         )
         for row in recording.table or ()
-        if row["way"] not in ("math", "cuDNN")
+        if row["way"] not in ("math", "cuDNN") and row["tokens"] == 4096
     ]
-    columns = ["tokens", "attention", "forward", "peak above the inputs, MiB", "forward and backward"]
-    return table(rows, columns, evidence=recording.evidence, caption="8 × 16 heads of 64 features, bfloat16")
+    columns = ["attention", "forward", "peak above the inputs, MiB"]
+    caption = "4,096 tokens, 8 × 16 heads of 64 features, bfloat16"
+    return table(rows, columns, evidence=recording.evidence, caption=caption)
 
 
-def recorded_times() -> float:
-    """How many times as long the formula written out took on the recorded card, forward, for the most tokens."""
+def recorded_times(way: str, other: str) -> float:
+    """How many times as long as another one a way took on the recorded card, forward, for 4,096 tokens."""
     rows = recordings.show("19/ways", prefer="recorded").table or []
-    us = {(row["tokens"], row["way"]): row["us"] for row in rows}
-    most = max(n for n, _ in us)
-    return float(us[most, "written out"] / us[most, "SDPA"])
+    us = {row["way"]: row["us"] for row in rows if row["tokens"] == 4096}
+    return float(us[way] / us[other])
 
 
 def _is_cudnn(kernels: Sequence[str]) -> bool:
     return any(name.startswith("cudnn") for name in kernels)
 
 
-def recorded_backends() -> Table:
-    """The backend that each call got on a recorded card, by the names of its kernels."""
-    recording = recordings.show("19/backends", prefer="recorded")
+def recorded_backends() -> dict[str, str]:
+    """call → the backend that it got on a recorded card, by the names of its kernels."""
     kinds = {"cudnn": "cuDNN", "pytorch_flash": "flash", "fmha_cutlass": "efficient", "softmax": "math"}
-    rows = []
-    for row in recording.table or ():
-        said = next(word for part, word in kinds.items() if any(part in kernel for kernel in row["kernels"]))
-        rows.append((row["call"], said, len(row["kernels"])))
-    return table(rows, ["call", "the backend on a real H100", "kernels"], evidence=recording.evidence)
+    return {
+        row["call"]: next(
+            word for part, word in kinds.items() if any(part in kernel for kernel in row["kernels"])
+        )
+        for row in recordings.show("19/backends", prefer="recorded").table or ()
+    }
 
 
 def recorded_block_times() -> dict[str, float]:
@@ -256,24 +262,10 @@ def running(rows: Sequence[Sequence[Any]]) -> Table:
 # --- 3 · which kernel ----------------------------------------------------------------------------------------------
 
 
-def kernels_of(call: Attention, n: int) -> tuple[list[str], list[str]]:
-    """The operators of a call that are attention's, on the CPU and on the simulated H100, in bfloat16."""
-
-    def inputs(device: Any) -> list[Tensor]:
-        torch.manual_seed(0)
-        return [torch.randn(2, 4, n, 64, device=device).bfloat16() for _ in range(3)]
-
-    live = list(count(call, *inputs("cpu")).by_operator)
-    with simulate("H100") as gpu:
-        given = inputs(gpu.device)
-        before = len(gpu.kernels)
-        call(*given)
-        gpu.synchronize()
-        simulated = [kernel.name for kernel in gpu.kernels[before:]]
-    return _attends(live), _attends(simulated)
-
-
-def _attends(operators: Sequence[str]) -> list[str]:
+def kernels_of(call: Attention, n: int) -> list[str]:
+    """The operators of a call that are attention's, on the CPU, in bfloat16."""
+    torch.manual_seed(0)
+    operators = count(call, *(torch.randn(2, 4, n, 64).bfloat16() for _ in range(3))).by_operator
     return [short(name) for name in operators if "attention" in name or "bmm" in name or "softmax" in name]
 
 
@@ -281,26 +273,33 @@ def _is_math(operators: Sequence[str]) -> bool:
     return any("softmax" in name for name in operators)
 
 
-def fused_on(live: list[str], simulated: list[str]) -> str:
-    """Where a call gets a fused kernel: on the CPU, on the simulated H100."""
-    if _is_math(live) == _is_math(simulated):
-        return "on neither" if _is_math(live) else "on both"
-    return "on the GPU only" if _is_math(live) else "on the CPU only"
+def fused_on(kernels: Mapping[str, list[str]]) -> dict[str, str]:
+    """Where each call gets a fused kernel: on the CPU, on the recorded H100."""
+    on_gpu, said = recorded_backends(), {}
+    for name, operators in kernels.items():
+        here, there = not _is_math(operators), on_gpu[name] != "math"
+        said[name] = (
+            ("on both" if there else "on the CPU only")
+            if here
+            else ("on the GPU only" if there else "on neither")
+        )
+    return said
 
 
-def backends(kernels: Mapping[str, tuple[list[str], list[str]]]) -> Table:
-    def said(operators: list[str]) -> str:
-        return "math" if _is_math(operators) else operators[0].partition("_")[0]
-
-    rows = [(name, said(live), said(simulated)) for name, (live, simulated) in kernels.items()]
-    columns = ["call", "the backend on this CPU", "on a simulated H100"]
-    return table(rows, columns, evidence=f"{LIVE} · {ON_H100}")
+def backends(kernels: Mapping[str, list[str]]) -> Table:
+    on_gpu = recorded_backends()
+    rows = [
+        (name, "math" if _is_math(operators) else operators[0].partition("_")[0], on_gpu[name])
+        for name, operators in kernels.items()
+    ]
+    evidence = f"{LIVE} · {recordings.show('19/backends', prefer='recorded').evidence}"
+    return table(rows, ["call", "the backend on this CPU", "on an H100"], evidence=evidence)
 
 
 def reason(said: Sequence[Any]) -> str:
-    """The last of some warnings, without where in PyTorch's sources it was raised. It ends with ":" where no reason follows."""
+    """The last of some warnings, without where in PyTorch's sources it was raised."""
     text = re.split(r"\s*\(Triggered|\. ", str(said[-1].message))[0] if said else ""
-    return text if text.endswith(":") or not text else f"{text}."
+    return f"{text}." if text and not text.endswith(":") else "(PyTorch gives no reason.)"
 
 
 # --- 4 · masks and blocks ------------------------------------------------------------------------------------------
@@ -322,24 +321,9 @@ def of_masks(block_masks: Mapping[str, Any], rules: Mapping[str, masks.Rule]) ->
         place = torch.arange(n)
         allowed = float(rules[name](0, 0, place[:, None], place).double().mean())
         flat = [kind for row in masks.kinds(mask) for kind in row]
-        rows.append(
-            (
-                name,
-                f"{allowed:.1%}",
-                f"{masks.computed(mask)} of {len(flat)}",
-                f"{flat.count(masks.WHOLE)}",
-                f"{n * n:,}",
-                f"{masks.nbytes(mask):,}",
-            )
-        )
-    columns = [
-        "rule",
-        "pairs allowed",
-        "blocks computed",
-        "whole",
-        "bytes of a bool mask",
-        "bytes of the block mask",
-    ]
+        kept = f"{masks.computed(mask)} of {len(flat)}"
+        rows.append((name, f"{allowed:.1%}", kept, f"{flat.count(masks.WHOLE)}"))
+    columns = ["rule", "pairs allowed", "blocks computed", "of these whole"]
     return table(rows, columns, evidence="arithmetic", caption="1,024 tokens, blocks of 128 × 128")
 
 

@@ -87,6 +87,12 @@ class MaskExplorer(Explorer):
         self.kinds = masks.kinds(masks.block_mask(self.rule, TOKENS, s["block"]))
 
     @property
+    def computed(self) -> float:
+        """The share of the blocks that is computed."""
+        flat = [kind for row in self.kinds for kind in row]
+        return sum(kind != masks.NOTHING for kind in flat) / len(flat)
+
+    @property
     def facts(self) -> str:
         """What the settings come to, in one line."""
         flat = [kind for row in self.kinds for kind in row]

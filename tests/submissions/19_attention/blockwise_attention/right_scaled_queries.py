@@ -1,4 +1,4 @@
-# divides all queries by √d beforehand, another copy of them: earns 1
+# Divides all queries by √d beforehand, for which the budget has room.
 def blockwise_attention(q, k, v, block, causal=False):
     highest = q.new_full((*q.shape[:-1], 1), float("-inf"))
     total = torch.zeros_like(highest)

