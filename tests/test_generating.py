@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from helpers import simulate
-from helpers.lessons.generating import batching, decoding
+from helpers.lessons.generating import batching, decoding, on_card, stepping
 from helpers.models import GPT2, Size
 
 
@@ -34,6 +34,26 @@ def test_all_caches_say_the_same() -> None:
             whole = decoding.next_logits(model, tokens[:, : part.stop], row[: part.stop])
             for logits in out:
                 torch.testing.assert_close(logits, whole)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_mask_made_once_says_the_same(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    size = Size(width=16, layers=2, heads=2, vocabulary=20, context=8)
+    model, rooms = GPT2(size).to(dtype), stepping.Rooms(size, 3, 8, dtype=dtype)
+    tokens, row = torch.randint(20, (3, 6)), torch.arange(6)
+    with torch.no_grad():
+        for part in (slice(0, 4), slice(4, 5), slice(5, 6)):
+            logits = stepping.next_logits(model, tokens[:, part], row[part], rooms, rooms.mask(row[part]))
+            whole = decoding.next_logits(model, tokens[:, : part.stop], row[: part.stop])
+            torch.testing.assert_close(logits, whole)
+
+
+def test_a_mask_made_once_spares_the_layers_their_own() -> None:
+    """Three launches a layer that make numbers of bools go; three more make the numbers once."""
+    each, once = on_card.cost(), on_card.cost(way=on_card.ONCE)
+    assert each.launches - once.launches == 3 * on_card.SIZES["GPT-2"].layers - 3
+    assert on_card.cost(way=on_card.ONCE, graph=True).seconds < on_card.cost(graph=True).seconds
 
 
 def test_batches_make_all_tokens_and_continuous_ones_wait_less() -> None:

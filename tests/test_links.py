@@ -19,8 +19,8 @@ HOSTS = {
     "docs.pytorch.org", "pytorch.org", "dev-discuss.pytorch.org", "docs.nvidia.com", "developer.nvidia.com", "docs.python.org",
     "ui.perfetto.dev", "zdevito.github.io", "docs.docker.com", "docs.rs", "docs.ffcv.io", "docs.opencv.org", "ffmpeg.org",
     "numpy.org", "pandas.pydata.org", "huggingface.co", "arxiv.org", "doi.org", "github.com", "blog.ezyang.com",
-    "horace.io", "cdn.openai.com", "www.anyscale.com", "triton-lang.org",
-    "docs.vllm.ai",
+    "horace.io", "cdn.openai.com", "triton-lang.org",
+    "docs.vllm.ai", "blog.vllm.ai",
 }  # fmt: skip
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\((https?://[^\s)]+)\)")
 #: the API's pages: docs.pytorch.org/docs/stable/generated/torch.cuda.Event.html

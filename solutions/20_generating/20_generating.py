@@ -3,263 +3,239 @@
 #
 # ## Why does one token take so long?
 #
-# One token of a model with 7 billion weights takes {{operations:.0f}} billion operations. An H100 can do that many in {{least_ms:.3f}} ms. The token takes
-# {{token_7b:.1f}} ms (simulated): **about {{too_long:.0f}} times as long**. And GPT-2 has {{smaller:.0f}} times fewer weights. Is its token {{smaller:.0f}} times as fast? In this
-# lesson you find out what a token waits for, and write what makes generating fast.
+# A model with {{billions:.1f}} billion weights needs two operations a weight for a token. An H100 can do these {{operations:.0f}} billion operations in
+# {{least_ms:.3f}} ms. The token takes {{token_7b:.1f}} ms (simulated): **about {{too_long:.0f}} times as long**. GPT-2 has {{smaller:.0f}} times fewer
+# weights. Is its token {{smaller:.0f}} times as fast? You find out what a token waits for, and write what makes generating fast.
 #
-# **Time** 60 min, two exercises among them; *Further*: 90 min, with a scheduler, speculative sampling, a cache in blocks, and a model that
+# **Time** 65 min, two exercises among them; *Further*: 90 min, with a scheduler, speculative sampling, a cache in blocks, and a model that
 # leaves Python. **Before this** lessons 02 and 03 (operators, waits) and 11 (`torch.compile`); 07 (CUDA graphs) is of use.
 #
 # **Afterwards you can**
 # - say what limits a token: launches, kernels that are too small, bytes or arithmetic;
-# - write a cache of keys and values that copies only what is new;
-# - write a decoding loop with one shape and without waits, and say how to keep its batch full.
+# - write a cache of keys and values, and its mask;
+# - run a decoding loop as a CUDA graph, without waits, and say how to keep its batch full.
 
 # %% setup
 import torch
 from torch.nn import functional as F
 
-from helpers import count, lesson
-from helpers.lessons.generating import batching, decoding, experiments, on_card
+from helpers import count, lesson, simulate
+from helpers.lessons.generating import batching, experiments, on_card
+from helpers.lessons.generating.stepping import Decoder
 
 torch.set_num_threads(1)
 lesson.start(
     "20_generating",
-    evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "simulated (A100)", "arithmetic"],
+    evidence=["simulated (H100)", "recorded (H100)", "simulated (A100)", "arithmetic", "live (CPU)"],
 )
 
 # %% [markdown]
 # ## 1 · One token
 #
-# Generating has two phases. **Prefill** reads the prompt: all its tokens go through the model at once. **Decoding** then makes
-# one token after the other: each one has to be known before the next can begin.
+# Generating has two phases. **Prefill** sends all tokens of the prompt through the model at once. **Decoding** then makes one token after the
+# other, each in a **step**.
 #
-# Two models are tried on a simulated H100, in bfloat16: GPT-2 with 124 million weights, and a model of the same kind with as
-# many weights as Llama-2 7B. All kernels of a pass are launched at once, as a CUDA graph (lesson 07). A text has 1,024 tokens. Either its last
-# token goes through the model, or its last 64 at once. What the model has to know of the earlier ones is kept in memory, in the **cache** (section 2).
+# Two models run on a simulated H100, in bfloat16: GPT-2 with 124 million weights, and one of the same kind with as many weights as Llama-2 7B.
+# A step sends the 1,024th token through the model. What it has to know of the earlier ones lies in the **cache** (section 2). The step's kernels
+# are launched together, as a CUDA graph (lesson 07).
 #
-# One by one the 7B model makes {{rate_7b:.0f}} tokens a second. If 64 tokens of one sequence go through it at once, as in prefill: how many a second? And what limits one
-# token of the 7B model, and one of GPT-2? (The *least time* is what a kernel takes even if it does nearly nothing.)
+# One token at a time, the 7B model makes {{rate_7b:.0f}} a second. If 64 tokens of one text go through it at once: how many a second? And what limits a
+# step of each model? (The *least time* is what a kernel takes even if it does nearly nothing.)
 
 # %% experiment
 LIMITS = ["arithmetic", "bytes of the weights", "the least time of each kernel"]
 you = lesson.predict(
-    {"7B, 64 at once: tokens a second": ..., "7B, one token": ..., "GPT-2, one token": ...},
+    {"7B, 64 at once: tokens a second": ..., "7B, a step": ..., "GPT-2, a step": ...},
     choices={
         "7B, 64 at once: tokens a second": [150, 600, 2500, 9000],
-        "7B, one token": LIMITS,
-        "GPT-2, one token": LIMITS,
+        "7B, a step": LIMITS,
+        "GPT-2, a step": LIMITS,
     },
 )
 
 # %% experiment
 costs = {(name, n): on_card.cost(name, tokens=n, graph=True) for name in ("GPT-2", "7B") for n in (1, 64)}
 eager = {name: on_card.cost(name) for name in ("GPT-2", "7B")}
-lesson.keep(gpt2_launches=eager["GPT-2"].launches, launches_7b=eager["7B"].launches)
-lesson.keep(floor_7b=1e3 * experiments.reading_s("7B"), token_7b=1e3 * costs["7B", 1].seconds)
-riddle = experiments.riddle(costs)
-lesson.keep(
-    operations=riddle.operations / 1e9, least_ms=1e3 * riddle.least_s, too_long=round(riddle.too_long, -2)
-)
-lesson.keep(rate_7b=riddle.rate, smaller=riddle.smaller, sooner=riddle.sooner)
-lesson.keep(a_kernel=1e6 * costs["GPT-2", 1].seconds / eager["GPT-2"].launches)
-lesson.keep(a_launch=1e6 * eager["GPT-2"].seconds / eager["GPT-2"].launches)
+prefill = on_card.cost("7B", tokens=1024, graph=True)
 you.against(
     experiments.limits(costs),
-    experiments.tokens_at_once(costs),
-    experiments.floors(costs, eager),
+    experiments.one_token(costs, eager),
     evidence="simulated (H100)",
 )
 
-# %% [markdown]
-# For one token **every weight is read once**, and used in two operations, one multiplication and one addition. A card can
-# do hundreds of operations in the time in which its memory delivers one number. 64 tokens at once read the same weights once, too. So
-# the 7B model takes hardly longer for them. Its weights take {{floor_7b:.1f}} ms to read at the bandwidth on paper; its token takes
-# {{token_7b:.1f}} ms. In this simulation kernels that read weights for one token reach about two thirds of that bandwidth, so most of this time is reading weights. What remains is the cache and small kernels. No faster arithmetic
-# helps there.
-#
-# GPT-2's token is only {{sooner:.0f}} times as fast. Reading so small a model takes a small part of that time. As a graph, its {{gpt2_launches}} kernels take
-# {{a_kernel:.0f}} µs each: nearly all do so little that they take the least time which any kernel takes, with one token or with 64. Launched one by
-# one, they wait for the CPU, which needs {{a_launch:.0f}} µs for each launch. A graph removes the launches.
-#
-# So a token has **four limits**. For each kernel the largest one counts:
-#
-# 1. the CPU's launches, where it does not keep up; a graph removes them, and a **batch** shares them;
-# 2. the least time of each kernel; fewer kernels help (lesson 11), and so does a batch: a product as small as these takes hardly longer for 8 sequences than
-#    for one;
-# 3. the bytes that are read; a batch helps here too: several sequences share one reading of the weights;
-# 4. the arithmetic, which is far away as long as one token is made at a time.
+# %% experiment tags=["fold"]
+riddle, reading = experiments.riddle(costs), 1e3 * experiments.reading_s("7B")
+lesson.keep(billions=on_card.weights("7B") / 2e9, operations=riddle.operations / 1e9)
+lesson.keep(least_ms=1e3 * riddle.least_s, too_long=round(riddle.too_long, -2), floor_7b=reading)
+lesson.keep(token_7b=1e3 * costs["7B", 1].seconds, rate_7b=riddle.rate, smaller=riddle.smaller)
+lesson.keep(sooner=riddle.sooner, gpt2_launches=eager["GPT-2"].launches, launches_7b=eager["7B"].launches)
+lesson.keep(a_kernel=1e6 * costs["GPT-2", 1].seconds / eager["GPT-2"].launches)
+lesson.keep(a_launch=1e6 * eager["GPT-2"].seconds / eager["GPT-2"].launches)
+lesson.keep(balance=experiments.balance(), prefill_ms=1e3 * prefill.seconds)
+lesson.keep(worst_read=1e3 * costs["7B", 1].seconds / reading)
+lesson.keep(best_read=1 / experiments.PUBLISHED["bf16"] / experiments.reading_s("7B", "A100"))
 
 # %% [markdown]
-# So a batch should cost the 7B model nearly nothing, as long as the weights are what is read. But each *sequence* has a cache of its
-# own, and reads that too. From how many sequences of 1,024 tokens on does a step read more of caches than of weights? (The model has 32 layers. For each token and layer
-# a cache holds a key and a value of 4,096 numbers each, of 2 bytes.)
+# For one token **every weight is read once**, and used in two operations. A card can do hundreds of operations in the time in which its memory
+# delivers one number. 64 tokens read the same weights once, too, so they take hardly longer. Reading the 7B model's weights takes
+# {{floor_7b:.1f}} ms at the bandwidth on paper. Its step takes {{token_7b:.1f}} ms, because kernels do not reach that bandwidth.
+#
+# GPT-2's step is only {{sooner:.0f}} times as fast. Its {{gpt2_launches}} kernels take {{a_kernel:.0f}} µs each: nearly all take the least time
+# of any kernel. In an **eager** step Python launches one kernel after the other, and they wait for the CPU: {{a_launch:.0f}} µs a launch here, several times
+# as long on the recorded machine.
+#
+# So a step has **four limits**:
+#
+# 1. the CPU's launches; a graph removes them;
+# 2. the least time of each kernel; fewer kernels help (lesson 11);
+# 3. the bytes that are read; fewer bits a weight help;
+# 4. the arithmetic, far away as long as one token is made at a time.
+#
+# The first counts for the whole step, and for each kernel the largest of the others. A **batch** of sequences shares the first three. Prefill reaches the
+# fourth: from about {{balance:.0f}} tokens on (989 TFLOP/s ÷ 3.35 TB/s) arithmetic takes longer than reading. A prompt of 1,024 takes the 7B model
+# {{prefill_ms:.0f}} ms (simulated).
+#
+# But each *sequence* has a cache of its own, and a step reads that too. With how many sequences of 1,024 tokens do the caches have more bytes than the
+# {{gib_7b:.1f}} GiB of weights? (For each token, each of the 32 layers keeps a key and a value of 4,096 numbers, 2 bytes each.)
 
 # %% experiment
 you = lesson.predict({"more cache than weights, from … sequences on": ...}, choices=[4, 24, 200])
 
 # %% experiment
-by_batch = {n: on_card.cost(batch=n, graph=True) for n in (1, 8, 64, 256)}
-by_batch_7b = {n: on_card.cost("7B", batch=n, graph=True) for n in (1, 8, 24, 64)}
-a_cache = on_card.cache_bytes("7B", 1024)
-alike = {"more cache than weights, from … sequences on": on_card.weights("7B") / a_cache}
-batch_times = by_batch_7b[24].seconds / by_batch_7b[1].seconds
-lesson.keep(batch_times_7b=batch_times, batch_rate_7b=24 / batch_times)
-lesson.keep(gpt2_mib=on_card.weights("GPT-2") / 2**20, gpt2_eight=by_batch[8].seconds / by_batch[1].seconds)
-lesson.keep(a_cache=a_cache / 2**30, caches_fit=(80e9 - on_card.weights("7B")) / a_cache)
+by_batch = {n: on_card.cost("7B", batch=n, graph=True) for n in (1, 8, 24, 64)}
+sequences = on_card.weights("7B") / on_card.cache_bytes("7B", 1024)
 you.against_ratios(
-    alike,
-    experiments.by_batch(by_batch_7b, title="7B: a step by the number of sequences"),
-    evidence="simulated (H100) · arithmetic",
+    {"more cache than weights, from … sequences on": sequences},
+    experiments.by_sequences(by_batch),
+    evidence="arithmetic · simulated (H100)",
     what="sequences",
     shown="{:.1f}",
 )
 
-# %% [markdown]
-# A cache of 1,024 tokens has {{a_cache:.1f}} GiB. With 24 sequences a step takes {{batch_times_7b:.1f}} times as long as with one, and makes 24 tokens in place of one: {{batch_rate_7b:.0f}} times
-# as many a second. From there on the caches are the larger part, and the time grows with the sequences. (The bytes have doubled, the time has not: here attention
-# reads the caches nearer to the card's bandwidth than the products read the weights.) For GPT-2 this comes sooner: eight caches have more bytes than its
-# {{gpt2_mib:.0f}} MiB of weights, and a step for eight takes {{gpt2_eight:.1f}} times as long as one for one.
-#
-# Is that so on a real card? The same steps on an H100, with random weights:
-
-# %% experiment
-lesson.keep(graph_7b=experiments.graph_gain_7b())
-experiments.recorded_7b()
+# %% experiment tags=["fold"]
+a_cache = on_card.cache_bytes("7B", 1024)
+times = by_batch[24].seconds / by_batch[1].seconds
+lesson.keep(batch_times_7b=times, batch_rate_7b=24 / times)
+lesson.keep(gib_7b=on_card.weights("7B") / 2**30, caches_fit=(80e9 - on_card.weights("7B")) / a_cache)
 
 # %% [markdown]
-# As a graph the real steps are within a tenth of the simulated ones. Launched one by one they are longer: the CPU of that machine is slower than the simulated one (lesson 02). (The error under the tables is that of
-# the GPU's work. Launches take *your* CPU's time, which may be several times as long.) A graph hides
-# that, and so does a large batch, whose kernels last longer than their launches.
+# A step with 24 sequences takes {{batch_times_7b:.1f}} times as long as with one, and makes 24 tokens: {{batch_rate_7b:.0f}} times
+# as many a second. Beyond that the time grows more and more in proportion to the sequences. Where 4 or 8 heads
+# share keys and values (lesson 19), the caches are 4 or 8 times smaller.
 #
 # ## 2 · What to keep
 #
-# Attention of a new token looks at the *keys* and *values* of all tokens before it. These do not change any more, because no token looks at a
+# A new token looks at the *keys* and *values* of all tokens before it. These do not change any more, because no token looks at a
 # later one. There are three ways to have them:
 #
 # - **No cache**: all tokens go through the model again for each new one.
-# - **A growing cache**: keys and values are kept, and `torch.cat` makes a longer tensor for each token.
-# - **A static cache**: room for all places is taken once. A new token's keys and values are written in place, and a mask hides
-#   the places that are not written yet.
+# - **A growing cache**: `torch.cat` makes longer keys and values for each token.
+# - **A static cache**: room for all places is taken once. New keys and values are written in place, and a mask hides what a token may not look at.
 #
-# In a layer a cache is one line before
-# [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html),
-# and the rest of the model stays as it is:
+# In each layer a cache is one line before
+# [`scaled_dot_product_attention`](https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html) (SDPA).
+# The mask is the same in all layers.
 #
 # ```python
-# k, v = cache.add(places, k, v)  # in: those of the new tokens; out: those of all places
-# mask = torch.arange(k.shape[2], device=k.device) <= places[:, None]  # of a static cache: what is written
-# y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+# keys, values = cache.add(layer, places, k, v)  # in: those of the new tokens; out: those of all places
+# y = F.scaled_dot_product_attention(q, keys, values, attn_mask=mask)
 # ```
 #
-# The 1,024th token of GPT-2 is made, and its kernels are launched one by one.
-#
-# - With one sequence, does a static cache gain anything against no cache? (Only a third or more counts: less is within the simulation's error.)
-# - Which way is fastest with 64 sequences?
-# - Six tokens are made one by one with a growing cache, so with six shapes. How many graphs does `torch.compile` make (not CUDA graphs)?
+# GPT-2 makes its 1,024th token in an eager step. Without a cache 1,024 tokens go through the model, with one a single token. How many times as fast does a static cache
+# make the step, with one sequence, and with 64?
 
 # %% experiment
-you = lesson.predict(
-    {"1 sequence: a static cache": ..., "64 sequences": ..., "six shapes: graphs": ...},
-    choices={
-        "1 sequence: a static cache": ["gains a third or more", "gains less, or loses"],
-        "64 sequences": ["no cache", "growing", "static"],
-        "six shapes: graphs": [1, 2, 6],
-    },
-)
+you = lesson.predict({"1 sequence": ..., "64 sequences": ...}, choices=["0.8 ×", "3 ×", "16 ×", "100 ×"])
 
 # %% experiment
 WAYS = ("no cache", "growing", "static")
 by_way = {(way, batch): on_card.cost(batch=batch, way=way) for way in WAYS for batch in (1, 64)}
-graphs = experiments.graphs_compiled()
-lesson.keep(
-    cat_gib=by_way["growing", 64].cat_bytes / 2**30, cache_mib=on_card.cache_bytes("GPT-2", 1024) / 2**20
-)
-lesson.keep(without_7b=1e3 * on_card.cost("7B", way="no cache").seconds, static_7b=1e3 * eager["7B"].seconds)
-lesson.keep(growing_graphs=graphs["growing"], static_graphs=graphs["static"])
+as_graph = {batch: on_card.cost(batch=batch, graph=True) for batch in (1, 64)}
 you.against(
-    experiments.fastest(by_way, graphs),
-    experiments.ways(by_way, {batch: by_batch[batch] for batch in (1, 64)}),
-    experiments.counted(experiments.live_counts(count)),
-    evidence="simulated (H100) · live (CPU)",
+    experiments.gains_of_a_cache(by_way),
+    experiments.ways(by_way, as_graph),
+    evidence="simulated (H100)",
 )
 
-# %% [markdown]
-# And on a real H100, beside its slower CPU:
-
-# %% experiment
-launched, as_graph = experiments.recorded_static()
-lesson.keep(slow_ms=max(launched), quick_ms=min(launched))
-lesson.keep(least_gain=min(launched) / as_graph, most_gain=max(launched) / as_graph)
-experiments.recorded_ways()
-
-# %% [markdown]
-# **One sequence.** The surprise: with launches one by one, a cache gains a small model nothing. A launch takes the CPU equally long,
-# whatever the kernel does. (The recorded CPU's speed varied by two: as many launches of the static way took {{slow_ms:.1f}} ms in one row, and {{quick_ms:.1f}} in another. So in its
-# column only differences of several times say something.) Without a cache there are fewer launches, and most of the computing is done while
-# they are made. In each layer a static cache adds two writes, and three operators by which SDPA turns the mask's bools into numbers. For
-# the 7B model computing costs far more: {{without_7b:.1f}} ms without a cache, {{static_7b:.1f}} ms with a static one (simulated, not in
-# the table). On the CPU, where arithmetic costs, *no cache* takes by far the longest.
-#
-# **64 sequences.** The way *no cache* computes everything again. The growing cache moves {{cat_gib:.1f}} GiB for each token, only to
-# make room for one more place. The static cache writes what is new.
-#
-# **Shapes.** `torch.compile` makes {{growing_graphs}} graphs, and not six: at the second shape it makes one for any length (lesson 11). With the static cache it makes
-# {{static_graphs}}. But a *CUDA* graph has one shape, so the growing cache would need one for each length. With the static cache one
-# graph is replayed for all tokens, and the row *static, as a graph* wins in both halves of the table. **This is what the static cache is for.** Its price:
-# room for all places from the beginning, {{cache_mib:.0f}} MiB a sequence here, and attention that reads places which are still empty (lesson 21 has a
-# kernel that reads only the filled ones).
-#
-# (*No cache*, padded to 1,024 places, has one shape too. With one sequence its graph may come near. With 64 the computing alone takes
-# longer.)
+# %% experiment tags=["fold"]
+launches = {way: by_way[way, 1].launches for way in WAYS}
+lesson.keep(
+    cat_gib=by_way["growing", 64].cat_bytes / 2**30, more_launches=launches["static"] - launches["growing"]
+)
+lesson.keep(
+    cache_mib=on_card.cache_bytes("GPT-2", 1024) / 2**20, masking=launches["static"] - launches["growing"] - 2
+)
+lesson.keep(without_7b=1e3 * on_card.cost("7B", way="no cache").seconds)
+quick_us, slow_us = experiments.recorded_launch_us(eager["7B"].launches)
+lesson.keep(quick_us=quick_us, slow_us=slow_us)
 
 # %% [markdown]
-# **Exercise 20.1 — a static cache** (★, 7 min)
+# - **One sequence.** A small model gains nothing: a launch takes the CPU equally long, whatever the kernel does, and without a cache there are fewer. The 7B model
+#   gains: {{without_7b:.0f}} ms without a cache, {{token_7b:.0f}} ms with a static one (simulated).
+# - **64 sequences.** Without a cache all is computed again. The growing cache moves {{cat_gib:.1f}} GiB in each step, only to make room for one more place.
+# - **Launches.** The static cache has {{more_launches}} more than the growing one. 2 make a mask of bools. {{masking}} turn it into the numbers that SDPA adds to the scores, anew in each of the 12 layers.
+# - **Recorded.** That CPU took {{quick_us:.0f}} to {{slow_us:.0f}} µs for a launch, from row to row of both tables. Of its eager times only differences of several times say something.
 #
-# Write the cache of one layer. (Here a plain class. Where `torch.compile` makes the graph, its two tensors have to be buffers of a
-# module: *Your own script*.) The test runs a small GPT-2 with it, prompt first, then token by token. It compares the logits with
-# those of the model without a cache.
+# A CUDA graph has one shape, and its kernels find their data at the same addresses each time. A growing cache has another shape for each token. (`torch.compile` copes with that, lesson 11.) With the
+# static cache one graph is replayed for all tokens, and it wins in both halves of the table. **This is what the static cache is for.**
+#
+# Its price: room for all places from the beginning, {{cache_mib:.0f}} MiB a sequence here; attention that reads empty places; and a mask, with which SDPA cannot take its
+# [FlashAttention kernel](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/transformers/sdp_utils_cpp.h).
+
+# %% [markdown]
+# **Exercise 20.1 — a static cache and its mask** (★★, 11 min)
+#
+# Write the cache of a whole model, and make its mask once a step. The test compares a small GPT-2's logits with those of the model without a cache. Then it looks on the simulated H100 what `add` moves,
+# and what SDPA launches with your mask.
 #
 # <details><summary>Hint 1</summary><code>places</code> is a tensor on the device. Which operators write at the places that such a
 # tensor names? (<code>places[0].item()</code> would wait.)</details>
 #
-# <details><summary>Hint 2</summary>A masked place counts 0 times its value. What is 0 times what <code>torch.empty</code> may
-# hold?</details>
+# <details><summary>Hint 2</summary>SDPA takes two kinds of masks: see <code>attn_mask</code> in its documentation. Which of them leaves no work to the layers? And a hidden place counts 0 times
+# its value: what is 0 times what <code>torch.empty</code> may hold?</details>
 #
-# <details><summary>The idea</summary>Two tensors of <code>torch.zeros</code> in <code>__init__</code>;
-# <code>self.keys.index_copy_(2, places, k)</code>, the same for the values; return both whole.</details>
+# <details><summary>The idea</summary>Whether a new token may look at a place follows from two numbers: where the token stands, and where the place is. Compare them for all pairs. Then put the answers into
+# numbers: what can be added to a score so that nothing changes, and what so that its share becomes 0?</details>
 
 
 # %% exercise="static_cache"
 class StaticCache:
-    """Keys and values of one layer, in memory that is taken once.
+    """Keys and values of all layers, in memory that is taken once, and the mask of a step.
 
-    StaticCache(batch, heads, length, features, dtype=torch.float32, device="cpu"): room for `length` places, each with
-    `features` numbers a head for its key and as many for its value.
+    StaticCache(layers, batch, heads, length, features, dtype=torch.float32, device="cpu"): in each layer room for `length`
+    places, with `features` numbers a head for a key and as many for a value.
 
-    add(places, k, v) → (keys, values): writes n new tokens, returns the whole cache.
-    places: (n,), int64, on the device: where the new tokens stand. In any order, none twice; a later call may write one again.
-    k, v: (batch, heads, n, features), of the cache's dtype. The caller may write over them afterwards.
-    keys, values: (batch, heads, length, features), in each call the same memory. A place that nobody has written holds
-    finite numbers (the model masks it).
+    mask(places) → (n, length): called once a step, before the layers. All of them hand it to SDPA as attn_mask. Each new
+    token may look at its own place and at all places before it.
+    add(layer, places, k, v) → (keys, values): writes n new tokens of a layer, returns all its places.
+    places: (n,), int64, on the device: where the new tokens stand. In any order, none twice. A later step may go back and
+    write a place again.
+    k, v: (batch, heads, n, features), of the cache's dtype, as are the queries. The caller may write over them afterwards.
+    keys, values: (batch, heads, length, features), in each call at the same address.
 
     The test calls it under torch.no_grad(), as one generates.
 
-    Budget of each add(): 0 new storages, 0 waits. On the simulated GPU: the bytes of reading k, v and places once, and of
-    writing k and v once, times 1.25.
+    Budget: 0 waits; in add() 0 new storages. On the simulated GPU SDPA launches one kernel in each layer, and an add() moves at
+    most 1.25 times the bytes of: k and v read once, places read twice, keys and values written once.
     """
 
-    def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):
+    def __init__(self, layers, batch, heads, length, features, dtype=torch.float32, device="cpu"):
         ### BEGIN SOLUTION
-        self.keys = torch.zeros(batch, heads, length, features, dtype=dtype, device=device)
+        self.keys = torch.zeros(layers, batch, heads, length, features, dtype=dtype, device=device)
         self.values = torch.zeros_like(self.keys)
         ### END SOLUTION
 
-    def add(self, places: torch.Tensor, k: torch.Tensor, v: torch.Tensor):
+    def mask(self, places: torch.Tensor) -> torch.Tensor:
         ### BEGIN SOLUTION
-        self.keys.index_copy_(2, places, k)
-        self.values.index_copy_(2, places, v)
-        return self.keys, self.values
+        hidden = torch.arange(self.keys.shape[3], device=places.device) > places[:, None]
+        return torch.zeros_like(hidden, dtype=self.keys.dtype).masked_fill_(hidden, float("-inf"))
+        ### END SOLUTION
+
+    def add(self, layer: int, places: torch.Tensor, k: torch.Tensor, v: torch.Tensor):
+        ### BEGIN SOLUTION
+        self.keys[layer].index_copy_(2, places, k)
+        self.values[layer].index_copy_(2, places, v)
+        return self.keys[layer], self.values[layer]
         ### END SOLUTION
 
 
@@ -287,89 +263,89 @@ check_StaticCache(
 # %% [markdown]
 # ## 3 · A loop without a wait
 #
-# Two loops make the same tokens:
-#
-# - **asks** reads each token on the CPU, `int(logits.argmax())`, to print it or to see whether it is the end. Then it sends the token and its
-#   place back. These are three waits for each token (lesson 03).
-# - **stays** leaves the tokens and their places on the card.
-#
-# Each makes 8 tokens of GPT-2, once with kernels launched one by one, and once with a step that is one CUDA graph:
-#
-# ```python
-# graph = torch.cuda.CUDAGraph()
-# with torch.cuda.graph(graph):  # after a warm-up: the kernels are recorded, with the addresses of all tensors
-#     logits = model(token, places)
-#
-# def step(new, at):
-#     token.copy_(new)  # the graph reads its own two tensors
-#     places.copy_(at)
-#     graph.replay()  # all kernels, by one launch
-#     return logits
-# ```
-#
-# You have been told never to write `.item()` in a loop. What does asking cost, a token, in either case? And how many times as fast does the graph make the loop
-# that stays? (Both on the simulated H100, whose CPU is quick.)
+# `token` and `place` are two tensors on the card, and `step()` makes logits of what is in them. Here are two loops around it:
+
+
+# %% experiment
+def asks(step, token, place, n):
+    said = []
+    for _ in range(n):
+        said.append(int(step().argmax()))  # waits until the token is known
+        token.copy_(torch.tensor([said[-1:]]))  # sends it back, and waits for the copy
+        place += 1
+    return said
+
+
+def stays(step, token, place, n):
+    said = []
+    for _ in range(n):
+        token.copy_(step().argmax(-1, keepdim=True))
+        place += 1
+        said.append(token.clone())
+    return said
+
+
+# %% [markdown]
+# Each makes 8 tokens of GPT-2 on the simulated H100, with eager steps, and with steps that are one CUDA graph. How many ms does asking add to each token? And how many times as fast does the graph
+# make the loop that stays on the card?
 
 # %% experiment
 WAITS = ["0.05 ms", "0.5 ms", "5 ms"]
 you = lesson.predict(
-    {"asking, one by one": ..., "asking, one graph": ..., "a graph: times as fast": ...},
+    {"asking, eager": ..., "asking, graph": ..., "a graph: times as fast": ...},
     choices={
-        "asking, one by one": WAITS,
-        "asking, one graph": WAITS,
-        "a graph: times as fast": ["1.1 ×", "2.5 ×", "10 ×"],
+        "asking, eager": WAITS,
+        "asking, graph": WAITS,
+        "a graph: times as fast": ["1.1 ×", "2 ×", "10 ×"],
     },
 )
 
-
 # %% experiment
-def asks(gpu, step, token, place, n):
-    for i in range(n):
-        logits = step(token, torch.tensor([place + i]).to(gpu.device))  # waits for the copy
-        said = int(logits.argmax())  # waits for the token
-        token = torch.tensor([[said]]).to(gpu.device)  # waits for the copy
+with simulate("H100") as gpu, torch.no_grad():  # torch.cuda has the same names
+    token = torch.zeros(1, 1, dtype=torch.int64, device=gpu.device)
+    place = torch.zeros(1, dtype=torch.int64, device=gpu.device)
+    model = Decoder(gpu.device)  # GPT-2 with a static cache; its mask is made once a step, as in 20.1
+    model(token, place)  # a warm-up
+    graph = gpu.CUDAGraph()
+    with gpu.graph(graph):  # nothing runs: kernels are recorded, with the addresses of all tensors
+        logits = model(token, place)
 
+    def replayed():
+        graph.replay()  # all kernels, by one launch
+        return logits  # the same tensor, with new numbers
 
-def stays(gpu, step, token, place, n):
-    places = torch.full((1,), place, device=gpu.device)
-    for _ in range(n):
-        token = step(token, places).argmax(-1, keepdim=True)
-        places = places + 1
-
-
-loops = {
-    "asks, one by one": experiments.loop_cost(asks, 8),
-    "stays, one by one": experiments.loop_cost(stays, 8),
-    "asks, one graph": experiments.loop_cost(asks, 8, graph=True),
-    "stays, one graph": experiments.loop_cost(stays, 8, graph=True),
-}
+    steps = {"eager": lambda: model(token, place), "graph": replayed}
+    loops = {
+        f"{loop.__name__}, {how}": experiments.loop_cost(gpu, loop, step, token, place)
+        for how, step in steps.items()
+        for loop in (asks, stays)
+    }
 said, wait_s, graph_gain = experiments.asking(loops)
-lesson.keep(graph_gain=graph_gain, wait_ms=1e3 * wait_s["one graph"])
-lesson.keep(wait_long=wait_s["one by one"] / loops["stays, one by one"].seconds)
-lesson.keep(wait_short=wait_s["one graph"] / loops["stays, one graph"].seconds)
 you.against(said, experiments.loops(loops), evidence="simulated (H100)")
 
-# %% [markdown]
-# Asking, with its three waits, costs about {{wait_ms:.2f}} ms a token, with a graph or without: {{wait_long:.0%}} of a token that is launched one by
-# one, {{wait_short:.0%}} of a graph's. (The same simulated kernels stand on both sides, so a small difference counts.) Why so little? The next token needs this
-# one in any case, so only the way to the CPU and back is lost. (In training a wait costs more: it also ends the overlap of two steps.) **The rule that everybody knows buys
-# a few percent. For GPT-2 the graph makes a token {{graph_gain:.1f}} times as fast.** With the slower CPU of the recorded H100 it gains far more: {{least_gain:.0f}} to {{most_gain:.0f}} times
-# (its {{quick_ms:.1f}} and {{slow_ms:.1f}} ms of section 2, against the graph's time with one sequence). The graph needs two things: one shape, and places in a tensor on the
-# card, not Python numbers. (The loop with the graph has five launches: two copies, the graph, `argmax`, the next place.)
-#
-# On a real A100, [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 25.5 to 107.0 tokens a second with Llama-2 7B, by a
-# static cache and a compiled step with CUDA graphs (Team PyTorch, 2023). Here a graph would gain the 7B model nothing: the simulated CPU launches its
-# {{launches_7b}} kernels while they run. The recorded CPU is slower, and a graph gains {{graph_7b:.1f}} times (section 1). At first
-# theirs took 39 ms for a token: a slower CPU, more launches (Llama's norms and rotary positions are many small operators), or both. Measure yours first.
-#
-# (Sampling a token, in place of the likeliest
-# one, need not wait either: *Further*.)
-#
-# One question remains: when is the text at its end? To know it, somebody has to ask. Ask once every few steps. What
-# a row makes after its end is replaced by the token *end*.
+# %% experiment tags=["fold"]
+lesson.keep(graph_gain=graph_gain, mask_share=experiments.gain_of_the_mask())
+lesson.keep(wait_eager=1e3 * wait_s["eager"], wait_ms=1e3 * wait_s["graph"])
+lesson.keep(wait_long=wait_s["eager"] / loops["stays, eager"].seconds)
+lesson.keep(wait_short=wait_s["graph"] / loops["stays, graph"].seconds)
+gains = experiments.recorded_gains()
+lesson.keep(real_one=gains["GPT-2", 1], real_64=gains["GPT-2", 64], real_7b=gains["7B", 1])
 
 # %% [markdown]
-# **Exercise 20.2 — a loop that hardly ever asks** (★★, 10 min)
+# Asking adds {{wait_eager:.2f}} ms to an eager token ({{wait_long:.0%}}), and {{wait_ms:.2f}} ms to a graph's ({{wait_short:.0%}}). The next token needs this
+# one in any case, so only the way to the CPU and back is lost. What the CPU does with the answer, before it launches the next step, comes on top. In a server that can be much: in vLLM scheduling once took
+# [29% of the time](https://blog.vllm.ai/2024/09/05/perf-update.html).
+#
+# **The famous advice, no `.item()` in the loop, buys a few percent. The graph makes GPT-2's token {{graph_gain:.1f}} times as fast.** On the recorded H100, with a slower CPU, it makes a step {{real_one:.0f}}
+# times as fast for one sequence, {{real_64:.0f}} times for 64, and {{real_7b:.1f}} times for the 7B model. (In the simulation the 7B model gains nothing: the CPU launches its {{launches_7b}} kernels
+# while they run.) The mask of 20.1 counts too: turned into numbers in each layer, it makes the graph's step {{mask_share:.0%}} longer.
+#
+# A graph needs three things: one shape, the same memory each time, and places in a tensor on the card. `argmax` and the next place may go into it as well. Then 2 of the 5 launches are left.
+#
+# When is the text at its end? To know it, somebody has to ask: once every few steps. What a row makes after its end is replaced by the token *end*.
+
+# %% [markdown]
+# **Exercise 20.2 — a loop that hardly ever asks** (★★, 11 min)
 #
 # Write the loop for a batch of texts, a row each. It always takes the likeliest token. Rows end at different steps, and the loop stops
 # early when all have ended.
@@ -377,30 +353,29 @@ you.against(said, experiments.loops(loops), evidence="simulated (H100)")
 # <details><summary>Hint 1</summary>Everything that changes from step to step is a tensor on the card: the tokens, the place,
 # and which rows have ended.</details>
 #
-# <details><summary>Hint 2</summary><code>torch.where(ended, end, tokens)</code> needs no question. A place on the card grows by
-# <code>places + 1</code>; <code>torch.full</code> makes the first one without a copy.</details>
+# <details><summary>Hint 2</summary><code>torch.where</code> chooses between two numbers without a question. <code>torch.full</code> makes the first place without a
+# copy from the host.</details>
 #
-# <details><summary>The idea</summary>In each step: likeliest tokens, <code>end</code> where a row had ended, note who has
-# ended now, keep the column, next place. After each <code>every</code> steps <code>bool(ended.all())</code>. At last
-# <code>torch.cat</code>.</details>
+# <details><summary>The idea</summary>Keep a column of bools on the card: who has ended. It decides what a row makes, and changes with what the row has made. One number of it goes to
+# the CPU, and only when it is time to ask.</details>
 
 
 # %% exercise="generate"
 def generate(step, tokens: torch.Tensor, place: int, most: int, end: int, every: int) -> torch.Tensor:
     """The tokens that follow, in each step the likeliest one: (batch, made), int64, on the device of `tokens`.
 
-    step(tokens, places) → logits (batch, words): a recorded graph. In each call it wants tokens (batch, 1) and places (1,),
-    int64, on the device. It copies both into the graph's own tensors: you may pass new ones, or write yours over. It writes the
-    cache at that place. The next call writes over its logits. words: the vocabulary's size.
-    tokens: (batch, 1), int64: the last token of each prompt. Do not write over them. An `end` among them ends nothing: only
-    tokens that are made here count. place: a number, where these last tokens stand. most, every: 1 or more.
+    step(tokens, places) → logits (batch, words): a recorded graph. It takes tokens (batch, 1) and places (1,), int64, on the
+    device, copies both into the graph's own tensors, and writes the cache at that place. The next call writes over its logits.
+    tokens: (batch, 1), int64: the last token of each prompt. They stay as they are; tensors of your own you may write over. An
+    `end` among them ends nothing: only tokens that are made here count.
+    place: a number, where these last tokens stand. most, every: 1 or more.
 
     A row that has made `end` makes `end` from then on, and step() is given `end` for it. After each `every` steps, and not
     in between, the loop looks whether all rows have ended, and stops if so. It stops after `most` steps in any case.
     made: the number of steps.
 
-    Budget: no more steps than these; one wait for each full `every` steps. Besides, before the first step, at most 2
-    waits and 2 copies from the host.
+    Budget: no more steps than these. One wait after each `every` steps; after the last of `most` steps it may be left out. Before
+    the first step 2 waits and 2 copies from the host are allowed, and none is needed.
     """
     ### BEGIN SOLUTION
     places = torch.full((1,), place, device=tokens.device)
@@ -452,12 +427,12 @@ check_generate(
 # %% [markdown]
 # ## 4 · Many requests
 #
-# In a batch sequences share each kernel, and each reading of the weights. But requests end at different steps: a short answer beside a long one.
+# Requests end at different steps: a short answer beside a long one.
 #
 # - **Static batching**: a batch is filled, runs until its last request has ended, and then the next one is filled.
 # - **Continuous batching**: whenever a request ends, the next one takes its slot.
 #
-# 64 requests wait, and there are 8 slots. A request makes {{request_mean:.0f}} tokens on average, and the longest {{request_most}}. In each step each slot could make one
+# 64 requests wait for 8 slots. A request makes {{request_mean:.0f}} tokens on average, the longest {{request_most}}. In each step each slot could make one
 # token. What share of all these tokens is really made?
 
 # %% experiment
@@ -467,186 +442,130 @@ you = lesson.predict(
 
 # %% experiment
 tokens = batching.lengths(64)
-lesson.keep(request_mean=sum(tokens) / len(tokens), request_most=max(tokens))
-step_s = by_batch[8].seconds
+eight = on_card.cost(batch=8, way=on_card.ONCE, graph=True)
 runs = {policy: batching.batched(tokens, 8, policy) for policy in batching.POLICIES}
-gain = runs["static"].steps / runs["continuous"].steps
-lesson.keep(batching_gain=gain)
 you.against(
     {name: f"about {20 * round(5 * run.used)} %" for name, run in runs.items()},
-    experiments.batches(runs, dict.fromkeys(runs, step_s)),
+    experiments.batches(runs, eight.seconds),
     *(batching.batching_explorer(policy, slots=4, requests=16).static() for policy in batching.POLICIES),
     evidence="arithmetic",
 )
 
+# %% experiment tags=["fold"]
+lesson.keep(request_mean=sum(tokens) / len(tokens), request_most=max(tokens))
+lesson.keep(batching_gain=runs["static"].steps / runs["continuous"].steps)
+lesson.keep(mean_static=runs["static"].mean_end, mean_continuous=runs["continuous"].mean_end)
+lesson.keep(prefill_steps=on_card.cost(tokens=1024, graph=True).seconds / eight.seconds)
+
 # %% [markdown]
-# In the pictures (4 slots, 16 requests) the grey slots are paid for and empty. A static batch lasts as long as its longest request. The
-# 64 requests of the table take {{batching_gain:.1f}} times as many steps in static batches. A step costs the same, whether its slots are full or not: the graph has one
-# shape, so empty slots are computed too. (Continuous batching does not fill all slots either: at the end nobody waits any more, and the last
-# requests run beside empty slots. Left out here: a new request's prefill delays the others.)
+# In the pictures (4 slots, 16 requests) the grey slots are paid for and empty: the graph has one shape. A static batch lasts as long as its longest request.
 #
-# **Move it.** (1) Try other lengths, with both policies. Is static batching ever faster? (2) With how many slots are the two alike?
+# - **Throughput.** The 64 requests take {{batching_gain:.1f}} times as many steps in static batches.
+# - **Latency.** The mean request has its last token after {{mean_continuous:.0f}} steps, and not after {{mean_static:.0f}}.
+# - **Prefill** is left out. It delays all slots: a prompt of 1,024 tokens takes as long as {{prefill_steps:.1f}} steps of this batch.
 #
-# <details><summary>Answers</summary>(1) Never: continuous batching lets no request wait longer than static batching does. It gains most
-# where a long request stands among short ones. (2) With one slot, where each batch is one request; and with as many slots as requests,
-# where nobody waits.</details>
+# Each slot now stands at a place of its own. One graph is still enough (*Places of their own*, in *Further*, where the batch also moves).
+#
+# ### What did each change buy?
+#
+# The simple loop has no cache, and asks for each token. Five changes come one on top of the other: *a static cache*, *no waits*, *one graph*, *eight slots* with static batches,
+# and *continuous batching*. How many of them make it 1.5 times as fast or more?
 
 # %% experiment
-batching.batching_explorer("static", slots=6, requests=12)
-
-# %% [markdown]
-# A published figure is larger: [23 times the throughput](https://www.anyscale.com/blog/continuous-batching-llm-inference)
-# (Cade Daniel and others, Anyscale, 2023). That compares whole systems: continuous batching, and memory that
-# is handed out in blocks, so that more sequences fit.
-#
-# Each slot now stands at a place of its own. The shape is still one, and one graph is still enough. (*Places of their own*, in *Further*, has
-# the lines. The `generate` of 20.2 is simpler: all its rows stand at one place.)
-#
-# You write such a scheduler in *Further*.
-
-# %% [markdown]
-# ### What did each step buy?
-#
-# The simple loop has no cache and asks for each token. Five steps, one on top of the other: *a static cache*, *no waits*, *one graph*, *eight slots* with static batches,
-# and *continuous batching*. How many of them gained 1.5 × or more, on the simulated card? And how much is it for all five together?
-
-# %% experiment
-you = lesson.predict(
-    {"steps that gain 1.5 × or more": ..., "all five": ...},
-    choices={"steps that gain 1.5 × or more": [1, 2, 3, 4], "all five": ["3 ×", "10 ×", "30 ×"]},
-)
+you = lesson.predict({"changes that gain 1.5 × or more": ...}, choices=[1, 2, 3, 4])
 
 # %% experiment
 rates = {
-    "no cache, and it asks": 1 / (by_way["no cache", 1].seconds + wait_s["one by one"]),
-    "a static cache": 1 / loops["asks, one by one"].seconds,
-    "no waits": 1 / loops["stays, one by one"].seconds,
-    "one graph": 1 / loops["stays, one graph"].seconds,
-    "eight slots": runs["static"].tokens / (runs["static"].steps * step_s),
-    "continuous batching": runs["continuous"].tokens / (runs["continuous"].steps * step_s),
+    "no cache, and it asks": 1 / (by_way["no cache", 1].seconds + wait_s["eager"]),
+    "a static cache, its mask made once": 1 / loops["asks, eager"].seconds,
+    "no waits": 1 / loops["stays, eager"].seconds,
+    "one graph": 1 / loops["stays, graph"].seconds,
+    "eight slots": runs["static"].tokens / (runs["static"].steps * eight.seconds),
+    "continuous batching": runs["continuous"].tokens / (runs["continuous"].steps * eight.seconds),
 }
-first = rates["no cache, and it asks"]
-lesson.keep(all_steps=rates["continuous batching"] / first, one_text=rates["one graph"] / first)
 you.against(experiments.gained(rates), experiments.steps_up(rates), evidence="simulated (H100) · arithmetic")
 
+# %% experiment tags=["fold"]
+first = rates["no cache, and it asks"]
+lesson.keep(all_steps=rates["continuous batching"] / first, one_text=rates["one graph"] / first)
+
 # %% [markdown]
-# **{{all_steps:.0f}} times as many tokens a second, and no kernel became faster.** (GPT-2, simulated.) This is for all requests together. One text alone got {{one_text:.1f}} times faster.
-# The cache by itself gains nothing, and makes the graph possible. The famous advice, no waits, gains a few percent. On a machine
-# with a slower CPU the graph's step is larger, and so is the whole. The last factor of two is a few lines of
-# plain Python, which decide who runs. (They have to know who has ended. If they ask once a step for all slots, most of the few percent is lost again, which is left
-# out here. Or they ask every few steps, as in 20.2, and a slot stands empty until then.)
+# **{{all_steps:.0f}} times as many tokens a second, for all requests together.** (GPT-2, simulated.) One text alone got {{one_text:.1f}} times faster.
+# The cache by itself gains nothing, and makes the graph possible. The last factor of two is a few lines of plain Python, which decide who runs.
 #
 # ## The running example
 #
-# The small GPT of the course, trained for a few steps, writes 32 bytes. First the simple way: everything through the model
-# for each byte. Then with the cache, in a few lines: its blocks stay as they are, and only attention gets something to remember.
-
+# The course's small GPT writes 32 bytes without a cache, and with a static one.
 
 # %% experiment
-def with_cache(model, n):
-    place, token, said = torch.zeros(1, dtype=torch.int64), torch.tensor([[84]]), []  # byte 84 is "T"
-    for block in model.blocks:
-        cache = decoding.Fixed((1, 4, 64, 32))  # or your own: StaticCache(1, 4, 64, 32)
-        block.attention = lambda q, k, v, cache=cache: F.scaled_dot_product_attention(
-            q, *cache.add(place, k, v), attn_mask=torch.arange(64) <= place[:, None]
-        )
-    with torch.no_grad():
-        for _ in range(n):
-            x = model.tokens(token) + model.places(place)
-            for block in model.blocks:
-                x = block(x)
-            token = model.head(model.norm(x))[:, -1].argmax(-1, keepdim=True)
-            said.append(token)
-            place += 1
-    return torch.cat(said, 1)[0].tolist()
-
-
-# %% experiment
-from copy import deepcopy
-
 from helpers import running_example
 
 model = running_example.trained(running_example.after("06"), 10)
-seen = {
-    "no cache": count(experiments.without_cache, model, 32),
-    "static cache": count(with_cache, deepcopy(model), 32),
-}
+ways = {"no cache": experiments.without_cache, "static cache": experiments.with_cache}
+seen = {name: count(write, model, 32) for name, write in ways.items()}
 assert seen["no cache"].result == seen["static cache"].result
 lesson.keep(script_flops=seen["no cache"].flops / seen["static cache"].flops)
-lesson.keep(script_operators=seen["static cache"].operators / seen["no cache"].operators)
 experiments.written(seen)
 
 # %% [markdown]
-# The same 32 bytes, with {{script_flops:.0f}} times fewer FLOPs, and {{script_operators:.2f}} times as many operators. On a
-# GPU this small model would be limited by
-# its launches, so the cache alone would buy nothing there: it makes the one shape with which a graph can be recorded.
+# The same bytes, with {{script_flops:.0f}} times fewer FLOPs. On a GPU launches would be the limit, and the cache would be the way to a graph.
 #
 # ## Your own script
 #
-# `torch.profiler` says whether a loop that generates asks the device for each token, and whether it copies what grows. Here is a loop with
-# both faults. Its toy model knows no tokens, so a row of x stands for a token, and the new row is made of the last one.
+# Does a loop that generates ask for each token? Does it copy what grows? Here is one with both faults.
 
 # %% experiment
 import torch
 from torch.profiler import profile
 
-from helpers.own_script import toy
+from helpers import running_example
 
-model, _, _, loader, device, _ = toy()  # at home: your own model, and below the loop that generates with it
-x = next(iter(loader))[0].to(device)
+# at home: your own model, and below the loop that generates with it
+model = running_example.trained(running_example.after("06"), 1)
+text = torch.tensor([[84]])
 
 with torch.no_grad(), profile() as seen:
     for _ in range(4):
-        answer = model(x).argmax(-1)[-1].item()  # "the next token"
-        x = torch.cat([x, x[-1:] + answer])  # one row more
-for name in ("aten::_local_scalar_dense", "aten::cat", "aten::linear"):
+        token = model(text)[:, -1].argmax().item()
+        text = torch.cat([text, torch.tensor([[token]])], dim=1)
+for name in ("aten::_local_scalar_dense", "aten::cat"):
     print(name, sum(event.name == name for event in seen.events()), "times for 4 tokens")
 weights = sum(p.nbytes for p in model.parameters())
 print(f"one pass reads {weights:,} bytes of weights")
 
 # %% [markdown]
-# Four tokens: four questions, four copies of the input, which grows and goes through the model again as a whole, and two layers in each pass. What to look at first, and what
-# to try first:
+# Four questions, and four copies of a text that goes through the model again as a whole. What to look at:
 #
-# - `aten::cat`: look at what grows (`profile(record_shapes=True)`, then `event.input_shapes`). The model's whole input, and each pass works on all of it: there is no cache. Keys and values in each
-#   layer: the cache grows; Hugging Face's `generate` takes `cache_implementation="static"`. Small ones do no harm: a token put behind the others, or rotary positions.
-# - Gaps between kernels (`seen.export_chrome_trace("trace.json")` shows them, lesson 03): the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`. The cache
-#   has to be buffers of the module (`register_buffer`), or PyTorch may say *skipping cudagraphs due to mutated inputs*, and record nothing.
-# - No gaps, and kernels of a few µs each: too many small kernels. Compile.
-# - No gaps, and long kernels: bytes are the limit. A larger batch, or fewer bits a weight.
-# - Many `aten::_local_scalar_dense` (or `cudaStreamSynchronize`): tokens are asked for one by one. Ask every few steps. This gains little. (But no question may stand inside a step that becomes a graph.)
+# - `aten::cat`: see what grows (`profile(record_shapes=True)`, then `event.input_shapes`). If the whole input grows, there is no cache. If keys and values grow, make the cache static. Small ones do no harm.
+# - Gaps between kernels (`seen.export_chrome_trace("trace.json")`, lesson 03): the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`. It must know that the cache's tensors
+#   keep their addresses: make them buffers (`register_buffer`), or call `torch._dynamo.mark_static_address` for each. Else it may say *skipping cudagraphs due to mutated inputs*.
+# - No gaps: compile, if kernels take a few µs each. Else bytes are the limit, and a larger batch or fewer bits a weight help.
+# - Many `aten::_local_scalar_dense`: ask every few steps, and never inside a step that becomes a graph.
 #
-# Divide your card's bandwidth by the bytes of the weights: more passes a second than that are impossible (unless they
-# fit into the card's L2 cache).
+# Your card's bandwidth, divided by the bytes of the weights that a token uses, is the most passes a second, unless they fit into the L2 cache. (Of a table of embeddings a token uses one row.)
 #
 # ## Sources on trial
 
 # %% experiment
 from helpers.lessons.generating import claims
 
-lesson.verdicts(
-    claims.on_trial(),
-    evidence="simulated (A100) · live (CPU) · arithmetic",
-    shown=("20-bandwidth", "20-static-cache"),  # the others belong to *Further*
-)
+trials = claims.on_trial()
+lesson.verdicts(trials[:2], evidence="simulated (A100) · recorded (H100) · arithmetic")
 
 # %% [markdown]
 # ## Recap
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | One sequence: a token takes one and a half times to twice as long as reading the weights. | Small models: launches, or the least time of a kernel, make it many times as long. |
-# | More sequences in a batch cost little, if the weights are what is read. | When their caches are as many bytes as the weights. |
-# | A static cache copies only what is new, and has one shape. | Long room, short texts: it reads empty places too. Launched one by one, a small model gains nothing. |
-# | Make a token one graph: one launch. | Large models on a quick CPU: their kernels take longer than the launches. |
-# | Do not ask for each token: a few percent. | Where a token is long: a wait costs a fixed time. |
+# | One sequence: a step takes {{best_read:.1f}} to {{worst_read:.1f}} times as long as reading the weights. | Small models: launches, or the least time of a kernel, make it many times as long. |
+# | More sequences in a batch cost little. | When their caches are as many bytes as the weights. |
+# | A static cache copies only what is new, and has one shape. | It reads empty places too. In eager steps a small model gains nothing. |
+# | Make a step one graph, and its mask once. | Large models on a quick CPU: their kernels take longer than the launches. |
+# | Not asking for each token buys a few percent. | Where the CPU works on the answer before the next step. |
 # | Let the next request in when one ends. | Requests of equal length gain nothing. |
 #
 # **Read on**: Team PyTorch, [GPT, Fast](https://pytorch.org/blog/accelerating-generative-ai-2/) (2023), and [its
-# code](https://github.com/pytorch-labs/gpt-fast); Y. Leviathan and others, [Fast inference from transformers via speculative
-# decoding](https://arxiv.org/abs/2211.17192) (2022); PyTorch on
-# [torch.export](https://docs.pytorch.org/docs/stable/export.html) and
-# [AOTInductor](https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html).
+# code](https://github.com/pytorch-labs/gpt-fast).
 
 # %% experiment
 lesson.progress()
@@ -663,7 +582,7 @@ lesson.progress()
 #
 # What limits the number of sequences is **memory**: each one needs places in the cache. Beside its weights a card of 80 GB has room for
 # about {{caches_fit:.0f}} caches of 1,024 places of the 7B model. With the cache of 20.1 each slot owns its places, and slots are all there is to hand out. Servers hand out
-# *places*, from one pool for all sequences (*A cache in blocks*, in *Further*). A careful server lets a request in only if
+# *places*, from one pool for all sequences (*A cache in blocks*). A careful server lets a request in only if
 # all places that it may ever need are free. vLLM is bolder. It lets in more, and when the cache is full, it stops a request and computes
 # its keys and values again later ([preemption](https://docs.vllm.ai/en/stable/configuration/optimization/)). You write the careful one.
 
@@ -847,10 +766,21 @@ check_speculate(
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# ### Move the batch (3 min)
+#
+# Move *other lengths*, with both policies. Is static batching ever faster? With how many slots are the two alike?
+#
+# <details><summary>Answers</summary>Never: continuous batching lets no request wait longer than static batching does. It gains most where a long request stands among
+# short ones. The two are alike with one slot, where each batch is one request, and with as many slots as requests, where nobody waits.</details>
+
+# %% experiment
+batching.batching_explorer("static", slots=6, requests=12)
+
+# %% [markdown]
 # ### Places of their own (3 min)
 #
-# With continuous batching each slot stands at another place. So `places` gets a number a row, (batch, 1). The mask gets one too, and hides
-# what the slot's last request has left: `torch.arange(length, device=places.device) <= places[:, None, :, None]`. In `StaticCache`,
+# With continuous batching each slot stands at another place. So `places` gets a row for each, (batch, 1), and the mask too,
+# (batch, 1, 1, length): it compares with `places[:, None, :, None]`, and so hides what the slot's last request has left. In the cache
 # `index_copy_` writes the same places in every row. In its place stands an assignment through two indices, a row and a place:
 
 # %% experiment
@@ -936,8 +866,8 @@ experiments.who_asks(asking)
 # %% [markdown]
 # ### A model that leaves Python (15 min)
 #
-# [`torch.export`](https://docs.pytorch.org/docs/stable/export.html) captures a model as one graph, for shapes that you name.
-# [AOTInductor](https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html) compiles this graph ahead of time into a
+# [`torch.export`](https://docs.pytorch.org/docs/stable/export.html) captures a model as one program, for shapes that you name.
+# [AOTInductor](https://docs.pytorch.org/docs/stable/torch.compiler_aot_inductor.html) compiles this program ahead of time into a
 # package. A process loads the package, and needs neither the model's source nor a compiler. What of the decoding step survives?
 
 # %% experiment
@@ -948,9 +878,9 @@ with torch.no_grad():
 experiments.exported(step_model, program)
 
 # %% [markdown]
-# One graph without guards, and the cache is in it: a buffer that the graph writes in place. What is lost: Python. A
+# One program without guards, and the cache is in it: a buffer that the program writes in place. What is lost: Python. A
 # Python `if` on a value, another shape than those named, a hook set later: none of this is possible any more. (What a hook did
-# at export is in the graph.) The next cell compiles the package,
+# at export is in the program.) The next cell compiles the package,
 # once, and the cell after it loads the package in a new process. Compiling needs a C++ compiler, and takes up to a minute.
 
 
@@ -972,9 +902,8 @@ experiments.loaded(program, step_model)
 # allow?
 
 # %% experiment
-gpt_fast = {"bf16": 107.0, "int8, a scale a row": 157.4, "int4, a scale and a zero for each 32": 202.1}
-lesson.keep(reached=gpt_fast["bf16"] * experiments.reading_s("7B", "A100"))
-experiments.fewer_bits(gpt_fast)
+lesson.keep(reached=experiments.PUBLISHED["bf16"] * experiments.reading_s("7B", "A100"))
+experiments.fewer_bits(experiments.PUBLISHED)
 
 # %% [markdown]
 # (In bf16 that is {{reached:.0%}} of the limit. The source says 72 %: it counts with its own bytes and bandwidth.)
@@ -983,3 +912,9 @@ experiments.fewer_bits(gpt_fast)
 # weights have to be turned back into bf16. That must happen inside the matrix product's kernel: a kernel of its own would write all
 # weights out in bf16, and read them once more. With 8 bits `torch.compile` puts it there. With 4 bits gpt-fast calls an operator that was
 # written for it, `torch.ops.aten._weight_int4pack_mm`.
+
+# %% [markdown]
+# ### Their sources on trial
+
+# %% experiment
+lesson.verdicts(trials[2:], evidence="live (CPU) · arithmetic")

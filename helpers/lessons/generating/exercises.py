@@ -9,23 +9,25 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from helpers import check, simulate
 from helpers.check.compare import difference
 from helpers.check.judges import each
 from helpers.check.results import plain
-from helpers.lessons.generating.decoding import next_logits
+from helpers.lessons.generating.decoding import next_logits as uncached
+from helpers.lessons.generating.stepping import next_logits
 from helpers.models import GPT2, Size
 
 # --- 20.1 StaticCache ---------------------------------------------------------------------------------------------
 
+#: of the small GPT-2; and the features of a head on the simulated GPU, which its fused attention takes
+LAYERS, FEATURES = 2, 64
+
 
 @dataclass(frozen=True)
 class Passes:
-    """Calls of a small GPT-2 with a cache in each layer. calls: which places go through in each of them.
-
-    length: places that a cache has. turned: keys and values come as views that are not contiguous.
-    """
+    """Calls of a small GPT-2 with a static cache. calls: which places go through in each of them. length: places in a layer."""
 
     calls: tuple[tuple[int, ...], ...]
     length: int = 12
@@ -37,7 +39,7 @@ class Passes:
 
 def _small_gpt(of: Passes) -> GPT2:
     torch.manual_seed(of.length)
-    return GPT2(Size(of.heads * of.features, 2, of.heads, 40, of.length)).to(getattr(torch, of.dtype))
+    return GPT2(Size(of.heads * of.features, LAYERS, of.heads, 40, of.length)).to(getattr(torch, of.dtype))
 
 
 def _tokens(of: Passes) -> Iterator[tuple[Tensor, list[int]]]:
@@ -49,18 +51,33 @@ def _tokens(of: Passes) -> Iterator[tuple[Tensor, list[int]]]:
 
 
 class _Watched:
-    """A layer's cache, and what each of its calls cost."""
+    """A cache, and what each of its calls cost; beside it another one, which gets other numbers."""
 
-    def __init__(self, cache: Any, count: Callable[..., Any], said: list[Any]) -> None:
-        self.cache, self.count, self.said = cache, count, said
+    def __init__(self, StaticCache: Callable[..., Any], count: Callable[..., Any], of: Passes) -> None:
+        size = (LAYERS, of.batch, of.heads, of.length, of.features)
+        self.cache, self.other = (
+            StaticCache(*size, dtype=getattr(torch, of.dtype), device="cpu") for _ in range(2)
+        )
+        self.count, self.adds, self.masks = count, list[Any](), list[Any]()
+        self.rooms = dict[
+            tuple[int, int], int
+        ]()  # of each layer and both caches: addresses of keys and values
 
-    def add(self, places: Tensor, k: Tensor, v: Tensor) -> Any:
+    def mask(self, places: Tensor) -> Tensor:
+        with self.count() as counts:
+            mask = plain(self.cache.mask(places))
+        self.masks.append([list(mask.shape), str(mask.dtype), counts.syncs, dict(counts.by_operator)])
+        return mask.clone()
+
+    def add(self, layer: int, places: Tensor, k: Tensor, v: Tensor) -> Any:
         k, v = k.clone(), v.clone()
         with self.count() as counts:
-            keys, values = plain(self.cache.add(places, k, v))
+            keys, values = plain(self.cache.add(layer, places, k, v))
         shapes = [list(keys.shape), list(values.shape)]
         where = [keys.data_ptr(), values.data_ptr()]
-        self.said.append([shapes, where, counts.new_storages, counts.syncs, dict(counts.by_operator)])
+        self.adds.append([shapes, where, counts.new_storages, counts.syncs, dict(counts.by_operator)])
+        others = plain(self.other.add(layer, places, k + 1, v + 1))
+        self.rooms |= {(layer, i): tensor.data_ptr() for i, tensor in enumerate((keys, values, *others))}
         seen = keys.clone(), values.clone()
         for mine in (k, v):  # the caller's own, to do with as he likes
             mine.fill_(7.0)
@@ -68,42 +85,48 @@ class _Watched:
 
 
 def _cached(StaticCache: Callable[..., Any], count: Callable[..., Any], **fields: Any) -> dict[str, Any]:
-    """The logits of all calls, what each layer's call cost, and the bytes that a call moves on the simulated GPU."""
-    of, said = Passes(**fields), list[Any]()
-    model, dtype = _small_gpt(of), getattr(torch, of.dtype)
-    size = (of.batch, of.heads, of.length, of.features)
-    caches = [_Watched(StaticCache(*size, dtype=dtype, device="cpu"), count, said) for _ in range(2)]
-    logits = []
+    """The logits of all calls, what each mask() and add() cost, and what they do on the simulated GPU."""
+    of = Passes(**fields)
+    model, cache, logits = _small_gpt(of), _Watched(StaticCache, count, of), list[Any]()
     with torch.no_grad():
         for now, places in _tokens(of):
             row = torch.tensor(places)
-            logits.append(next_logits(model, now[:, places], row, caches, of.length).tolist())
-    return {"logits": logits, "calls": said, "bytes": _moved(StaticCache, of, count)}
+            mask = cache.mask(row)
+            logits.append(next_logits(model, now[:, places], row, cache, mask).tolist())
+    there = _on_the_gpu(StaticCache, of, count)
+    shared = len(set(cache.rooms.values())) < len(cache.rooms)
+    return {"logits": logits, "adds": cache.adds, "masks": cache.masks, "there": there, "shared": shared}
 
 
-def _moved(
-    StaticCache: Callable[..., Any], of: Passes, count: Callable[..., Any]
-) -> list[tuple[int, dict[str, int]]] | str:
-    """Bytes of each call's kernels for caches with 64 times the places, and its operators; or why the simulated GPU refused."""
-    gpu, moved = simulate("H100", strict=False), list[tuple[int, dict[str, int]]]()
+def _on_the_gpu(StaticCache: Callable[..., Any], of: Passes, count: Callable[..., Any]) -> list[Any] | str:
+    """Of each call, in a layer with 64 times the places: mask()'s operators, add()'s bytes and operators, and the kernels of
+    attention with both; or why the simulated GPU refused.
+    """
+    gpu, seen = simulate("H100", strict=False), list[Any]()
     with gpu, torch.no_grad():
         try:
-            size = (of.batch, of.heads, 64 * of.length, of.features)
+            size = (LAYERS, of.batch, of.heads, 64 * of.length, FEATURES)
             cache = StaticCache(*size, dtype=torch.bfloat16, device=gpu.device)
             for call in of.calls:
-                shape = (of.batch, of.heads, len(call), of.features)
+                shape = (of.batch, of.heads, len(call), FEATURES)
                 k = torch.ones(shape, device=gpu.device, dtype=torch.bfloat16)
                 places = torch.arange(len(call), device=gpu.device)
+                with count() as masking:
+                    mask = plain(cache.mask(places))
                 gpu.synchronize()
                 before = len(gpu.kernels)
                 with count() as counts:
-                    cache.add(places, k, k)
-                moved.append((sum(kernel.bytes for kernel in gpu.kernels[before:]), dict(counts.by_operator)))
+                    keys, values = plain(cache.add(0, places, k, k))
+                moved = sum(kernel.bytes for kernel in gpu.kernels[before:])
+                before = len(gpu.kernels)
+                F.scaled_dot_product_attention(k, keys, values, attn_mask=mask)
+                kernels = [kernel.name for kernel in gpu.kernels[before:]]
+                seen.append([dict(masking.by_operator), moved, dict(counts.by_operator), kernels])
         except Exception as error:  # the learner's, told by the judge
             if isinstance(error, NotImplementedError) and not str(error):
                 raise  # not written yet
             return f"{type(error).__name__}: {error}"
-    return moved
+    return seen
 
 
 @cache
@@ -111,14 +134,16 @@ def _without_cache(of: Passes) -> list[Any]:
     model = _small_gpt(of)
     with torch.no_grad():
         rows = [now[:, : max(places) + 1].clone() for now, places in _tokens(of)]
-        return [next_logits(model, tokens, torch.arange(tokens.shape[1])).tolist() for tokens in rows]
+        return [uncached(model, tokens, torch.arange(tokens.shape[1])).tolist() for tokens in rows]
 
 
 def _wrong_cost_of_add(report: check.Report) -> str | None:
-    of, calls = report.case, report.value["calls"]
+    of, adds = report.case, report.value["adds"]
     shape = [of.batch, of.heads, of.length, of.features]
-    for i, (shapes, where, storages, syncs, _) in enumerate(calls):
-        said = f"call {i // 2 + 1} of {len(of.calls)}, places {of.calls[i // 2]}"
+    for i, (shapes, where, storages, syncs, _) in enumerate(adds):
+        said = (
+            f"call {i // LAYERS + 1} of {len(of.calls)}, places {of.calls[i // LAYERS]}, layer {i % LAYERS}"
+        )
         if storages:
             return (
                 f"{said}: {storages} new storage(s) in add(); wanted 0: the room is taken once, in __init__"
@@ -127,10 +152,26 @@ def _wrong_cost_of_add(report: check.Report) -> str | None:
             return f"{said}: {syncs} wait(s) in add(); wanted 0: the places stay on the device"
         if shapes != [shape, shape]:
             return f"{said}: keys and values of {shapes[0]} and {shapes[1]}; wanted {shape} in each call"
-        if where != calls[i % 2][1]:
+        if where != adds[i % LAYERS][1]:
             return f"{said}: keys or values lie elsewhere than after the first call; a recorded graph reads the old place"
-    if len({address for call in calls[:2] for address in call[1]}) < 4:
-        return "two caches, or keys and values, share their memory"
+    return None
+
+
+def _wrong_room(report: check.Report) -> str | None:
+    shared = "two layers, two caches, or keys and values share their memory"
+    return shared if report.value["shared"] else None
+
+
+def _wrong_mask(report: check.Report) -> str | None:
+    of = report.case
+    for i, (shape, dtype, syncs, _) in enumerate(report.value["masks"]):
+        said = f"call {i + 1} of {len(of.calls)}, places {of.calls[i]}: mask()"
+        if syncs:
+            return f"{said} waits {syncs} time(s); wanted 0: the places stay on the device"
+        if dtype not in ("torch.bool", f"torch.{of.dtype}"):
+            return f"{said} is of {dtype}, and the queries are of torch.{of.dtype}: attention wants the same type, or bool"
+        if shape[-2:] != [len(of.calls[i]), of.length]:
+            return f"{said} has shape {shape}; wanted (…, {len(of.calls[i])}, {of.length}): a row a new token, a column a place"
     return None
 
 
@@ -139,33 +180,39 @@ def _wrong_logits(report: check.Report) -> str | None:
     tolerance = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 0.1}[of.dtype]
     for i, (mine, true) in enumerate(zip(got, _without_cache(of), strict=True)):
         if odd := difference(torch.tensor(mine), torch.tensor(true), tolerance, tolerance, at="logits"):
-            why = ". nan: was the room never filled? A masked place counts 0 times its value, and 0 × nan is nan"
+            why = ". nan: may a token look at nothing? Or was the room never filled? A masked place counts 0 times its value, and 0 × nan is nan"
             why = why if "nan" in str(odd) else ""
             return f"call {i + 1} of {len(got)}, places {of.calls[i]}, against the model without a cache: {odd}{why}"
     return None
 
 
-def _wrong_bytes(report: check.Report) -> str | None:
-    of, moved = report.case, report.value["bytes"]
-    if isinstance(moved, str):
-        return f"on the simulated GPU add() raised {moved}"
-    for i, (call, (mine, there)) in enumerate(zip(of.calls, moved, strict=True)):
-        # layers take turns: a call of the model is two of add()
-        here = report.value["calls"][2 * i][-1]
-        if more := [op for op, times in here.items() if times > there.get(op, 0)]:
-            return f"add() does something else on the simulated GPU, where its bytes are counted: without {', '.join(more)}"
-        new = 2 * 2 * of.batch * of.heads * len(call) * of.features
-        most = 2 * new + new // 2 + 64 + 64 * len(call)
+def _wrong_on_the_gpu(report: check.Report) -> str | None:
+    of, there = report.case, report.value["there"]
+    if isinstance(there, str):
+        return f"on the simulated GPU it raised {there}"
+    for i, (call, (masking, mine, adding, kernels)) in enumerate(zip(of.calls, there, strict=True)):
+        here = {"mask()": (report.value["masks"][i][-1], masking)}
+        here["add()"] = (report.value["adds"][LAYERS * i][-1], adding)
+        for what, (done, counted) in here.items():
+            if more := [op for op, times in done.items() if times > counted.get(op, 0)]:
+                return f"{what} does something else on the simulated GPU, where it is counted: without {', '.join(more)}"
+        new = 2 * 2 * of.batch * of.heads * len(call) * FEATURES
+        most = (2 * new + 2 * 8 * len(call)) * 5 // 4
         if mine > most:
             return (
                 f"{len(call)} place(s) of {64 * of.length}: add() moved {mine:,} bytes; wanted at most {most:,}, "
                 f"for the {new:,} bytes of new keys and values: read once, written once"
             )
+        if len(kernels) != 1:
+            return (
+                f"with this mask scaled_dot_product_attention launches {len(kernels)} kernels in each layer, {', '.join(kernels)}; "
+                "wanted 1"
+            )
     return None
 
 
 def check_StaticCache(*cases: Passes) -> None:
-    judge = each(_wrong_logits, _wrong_cost_of_add, _wrong_bytes, told=False)
+    judge = each(_wrong_room, _wrong_mask, _wrong_logits, _wrong_cost_of_add, _wrong_on_the_gpu, told=False)
     look = "2 · What to keep"
     check.function("StaticCache", cases, drive=_cached, verify=judge, look=look, counters=False)
 

@@ -1,4 +1,4 @@
-"""What a token costs on the simulated card: models of two sizes, three kinds of cache, launched one by one or as a graph."""
+"""What a step costs on the simulated card: models of two sizes, three kinds of cache, eager or as a graph."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from helpers.lessons.generating import stepping
 from helpers.lessons.generating.decoding import Fixed, Growing, next_logits
 from helpers.models import GPT2, Size
 from helpers.simulator import simulate
@@ -17,6 +18,8 @@ from helpers.simulator import simulate
 #: GPT-2 as it is, and a model with as many weights as Llama-2 7B has
 SIZES = {"GPT-2": Size(), "7B": Size(width=4096, layers=32, heads=32, vocabulary=32000, context=2048)}
 CONTEXT = 1024
+#: the static cache whose mask is made once a step
+ONCE = "static, mask once"
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,10 @@ def cost(
     name: str = "GPT-2", batch: int = 1, place: int = CONTEXT - 1, way: str = "static", *, tokens: int = 1,
     graph: bool = False, card: str = "H100", length: int = CONTEXT,
 ) -> Cost:  # fmt: skip
-    """One call for the token at `place` (the first is 0). way: "no cache", "growing", "static" of `length` places.
+    """One call for the token at `place` (the first is 0). way: "no cache", "growing", "static" of `length` places, or "static, mask
+    once": attention gets numbers, made before the layers; of the others' static cache it makes them of a bool mask in each layer.
 
-    tokens: how many go through at once, the last of them at `place`. graph: recorded once, and replayed; only "static".
+    tokens: how many go through at once, the last of them at `place`. graph: recorded once, and replayed; only static ways.
     """
     return _costs(name, batch, place, way, tokens, card, length)[graph]
 
@@ -59,7 +63,7 @@ def cost(
 def _costs(
     name: str, batch: int, place: int, way: str, tokens: int, card: str, length: int
 ) -> tuple[Cost, ...]:
-    """Launched one by one; and as a graph, where one can be recorded."""
+    """Eager; and as a graph, where one can be recorded."""
     size, gpu = SIZES[name], simulate(card)
     first = 0 if way == "no cache" else place + 1 - tokens
     with gpu, torch.no_grad():
@@ -69,13 +73,16 @@ def _costs(
             places = torch.arange(first, place + 1)
         caches = _caches(way, size, batch, first, length, gpu.device)
         fixed = length if way == "static" else None
+        rooms = stepping.Rooms(size, batch, length, gpu.device, torch.bfloat16) if way == ONCE else None
 
         def step() -> Any:
+            if rooms is not None:
+                return stepping.next_logits(model, given, places, rooms, rooms.mask(places))
             return next_logits(model, given, places, caches() if caches else (), fixed)
 
         step()
         costs = [_measured(gpu, step)]
-        if way == "static":
+        if way in ("static", ONCE):
             recorded = gpu.CUDAGraph()
             with gpu.graph(recorded):
                 step()
@@ -101,7 +108,7 @@ def _measured(gpu: Any, run: Callable[[], Any]) -> Cost:
 def _caches(way: str, size: Size, batch: int, filled: int, length: int, device: Any) -> Any:
     """A function that returns the layers' caches with `filled` places in them; None: there are none."""
     heads, features = size.heads, size.width // size.heads
-    if way == "no cache":
+    if way in ("no cache", ONCE):
         return None
     if way == "static":
         shape = (batch, heads, length, features)

@@ -1,12 +1,16 @@
 # the place is asked for, which makes the CPU wait: earns 0
-
 class StaticCache:
-    def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):
-        self.keys = torch.zeros(batch, heads, length, features, dtype=dtype, device=device)
+    def __init__(self, layers, batch, heads, length, features, dtype=torch.float32, device="cpu"):
+        self.keys = torch.zeros(layers, batch, heads, length, features, dtype=dtype, device=device)
         self.values = torch.zeros_like(self.keys)
 
-    def add(self, places, k, v):
+    def mask(self, places):
+        hidden = torch.arange(self.keys.shape[3], device=places.device) > places[:, None]
+        return torch.zeros_like(hidden, dtype=self.keys.dtype).masked_fill_(hidden, float("-inf"))
+
+    def add(self, layer, places, k, v):
         first = int(places[0])
-        self.keys[:, :, first : first + k.shape[2]] = k
-        self.values[:, :, first : first + k.shape[2]] = v
-        return self.keys, self.values
+        keys, values = self.keys[layer], self.values[layer]
+        keys[:, :, first : first + k.shape[2]] = k
+        values[:, :, first : first + k.shape[2]] = v
+        return keys, values

@@ -1,14 +1,17 @@
 # goes on after the last place, whatever the places say: earns 1
-
 class StaticCache:
-    def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):
-        self.keys = torch.zeros(batch, heads, length, features, dtype=dtype, device=device)
+    def __init__(self, layers, batch, heads, length, features, dtype=torch.float32, device="cpu"):
+        self.keys = torch.zeros(layers, batch, heads, length, features, dtype=dtype, device=device)
         self.values = torch.zeros_like(self.keys)
-        self.n = 0
+        self.n = [0] * layers
 
-    def add(self, places, k, v):
-        end = self.n + k.shape[2]
-        self.keys[:, :, self.n : end] = k
-        self.values[:, :, self.n : end] = v
-        self.n = end
-        return self.keys, self.values
+    def mask(self, places):
+        hidden = torch.arange(self.keys.shape[3], device=places.device) > places[:, None]
+        return torch.zeros_like(hidden, dtype=self.keys.dtype).masked_fill_(hidden, float("-inf"))
+
+    def add(self, layer, places, k, v):
+        first, end = self.n[layer], self.n[layer] + k.shape[2]
+        self.keys[layer][:, :, first:end] = k
+        self.values[layer][:, :, first:end] = v
+        self.n[layer] = end
+        return self.keys[layer], self.values[layer]

@@ -1,11 +1,14 @@
 # memory that nobody has written may be nan: earns 0
-
 class StaticCache:
-    def __init__(self, batch, heads, length, features, dtype=torch.float32, device="cpu"):
-        self.keys = torch.empty(batch, heads, length, features, dtype=dtype, device=device)
+    def __init__(self, layers, batch, heads, length, features, dtype=torch.float32, device="cpu"):
+        self.keys = torch.empty(layers, batch, heads, length, features, dtype=dtype, device=device)
         self.values = torch.empty_like(self.keys)
 
-    def add(self, places, k, v):
-        self.keys.index_copy_(2, places, k)
-        self.values.index_copy_(2, places, v)
-        return self.keys, self.values
+    def mask(self, places):
+        hidden = torch.arange(self.keys.shape[3], device=places.device) > places[:, None]
+        return torch.zeros_like(hidden, dtype=self.keys.dtype).masked_fill_(hidden, float("-inf"))
+
+    def add(self, layer, places, k, v):
+        self.keys[layer].index_copy_(2, places, k)
+        self.values[layer].index_copy_(2, places, v)
+        return self.keys[layer], self.values[layer]
