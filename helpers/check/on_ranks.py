@@ -10,6 +10,7 @@ import torch
 
 from helpers import check, ranks
 from helpers.check.judges import each_value
+from helpers.counters import knowing_earlier
 
 #: for `check.function`: the answer runs in processes that begin anew
 ONCE = "on ranks, which begin anew each time"
@@ -39,7 +40,8 @@ def on_ranks(job: Callable[..., Any], stuck: str = "") -> Callable[..., list[Any
 
 
 def _on_this_rank(module: str, job: str, *inputs: Any) -> Any:
-    return getattr(importlib.import_module(module), job).__wrapped__(*inputs)
+    with knowing_earlier():
+        return getattr(importlib.import_module(module), job).__wrapped__(*inputs)
 
 
 def check_ranks(name: str, drive: Any, wrong: Callable[..., str | None], *inputs: Any, **told: Any) -> None:

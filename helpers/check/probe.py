@@ -30,7 +30,7 @@ from helpers.check import once_more
 from helpers.check.compare import difference
 from helpers.check.data import NotPlain, decode, encode
 from helpers.check.recount import ENOUGH_S, READING, Seen
-from helpers.counters import count
+from helpers.counters import count, knowing_earlier
 
 #: characters of a learner's output that are kept for a report
 KEEP_OUTPUT = 2_000
@@ -70,7 +70,7 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
         return _once_more(subject, drive, request)
     reports = []
     for case in request["cases"]:
-        with _uncollected():
+        with _uncollected(), knowing_earlier():
             reports.append(_run(subject, drive, case, request)[0])
     return {"reports": reports}
 
@@ -124,6 +124,8 @@ def _again(
     """
     cases, until = [], time.process_time() + ENOUGH_S
     for case in reversed(request["cases"]):
+        earlier = contextlib.ExitStack()
+        earlier.enter_context(knowing_earlier())
         args, kwargs, grad_outputs = (decode(case[part]) for part in ("args", "kwargs", "grad_outputs"))
         call, read, error, counts = _calling(subject, drive), [], "", None
         _seed(case["seed"])
@@ -150,6 +152,7 @@ def _again(
                     ]
         except BaseException as problem:
             error = type(problem).__name__
+        earlier.close()
         costs = counts and counts.as_dict()
         counted = costs and costs["by_operator"]
         cases.append(

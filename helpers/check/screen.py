@@ -85,7 +85,7 @@ _LEADS_OUT = frozenset(
     cell_contents get_type_hints singledispatch redispatch py_impl py_kernels load_library cpp_extension
     bltns exec get_annotations evaluate_forward_ref ForwardRef on_generate_code set_codegen CodeGen
     parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython
-    create_node update_kwarg call_module interpreter_semantic profiler_legacy from_file""".split()
+    create_node get_group_store update_kwarg call_module interpreter_semantic profiler_legacy from_file""".split()
 )
 #: what psutil.Process does to a process, also another than one's own
 _ACTS = frozenset("ionice kill nice rlimit send_signal suspend terminate".split())

@@ -45,9 +45,9 @@ from typing import Any, ParamSpec, overload
 from helpers.counters.counts import Counts
 from helpers.counters.operators import COPIES
 from helpers.counters.standins import saved_tensors, stand_ins
-from helpers.counters.watch import Watch, running
+from helpers.counters.watch import Watch, knowing_earlier, running
 
-__all__ = ["COPIES", "Counts", "count"]
+__all__ = ["COPIES", "Counts", "count", "knowing_earlier"]
 
 P = ParamSpec("P")
 

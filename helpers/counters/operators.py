@@ -46,6 +46,7 @@ class Operator(NamedTuple):
     counts: bool  # an aten operator that is more than bookkeeping
     view: bool
     mutable: bool  # writes into an argument
+    written: tuple[tuple[int, str], ...]  # which: its place and its name
     copy: bool
     composite: bool  # made of other operators only
     custom: bool  # from torch.library: its kernel calls operators of its own
@@ -64,11 +65,23 @@ def operator(func: Any) -> Operator:
         counts=func.namespace == "aten" and name not in BOOKKEEPING,
         view=func.is_view,
         mutable=func._schema.is_mutable,
+        written=_written(func),
         copy=name.removeprefix("aten.") in COPIES and not func._overloadname.startswith("value"),
         composite=has_kernel(func.name(), "CompositeImplicitAutograd") and not has_kernel(func.name(), "CPU"),
         custom=func.namespace not in _CLOSED and runs_on(func.name(), "CPU"),
         data_dependent=not _DATA_DEPENDENT.isdisjoint(func.tags),
         flops=_CPU_ATTENTION.get(name) or formula(func),
+    )
+
+
+def _written(func: Any) -> tuple[tuple[int, str], ...]:
+    arguments = func._schema.arguments
+    if func.namespace == "c10d" and func._schema.name.endswith("_"):  # a collective's schema does not say so
+        return ((0, arguments[0].name),)
+    return tuple(
+        (place, argument.name)
+        for place, argument in enumerate(arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
     )
 
 

@@ -19,7 +19,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from helpers.counters.watch import calls_back, running
 from helpers.pytorch import private_torch
-from helpers.pytorch.dispatch_mode import Unseen
+from helpers.pytorch.dispatch_mode import LEFT, Unseen
 from helpers.pytorch.waiting import lists_in
 
 _Syncs = Callable[..., tuple[str, ...] | None]
@@ -152,7 +152,17 @@ class _Saved(NamedTuple):
 
 def saved_tensors() -> AbstractContextManager[None]:
     """Hooks that tell all watches of this thread what autograd saves. (torch calls only the innermost.)"""
-    return saved_tensors_hooks(_pack, _unpack)
+    return _Hooks(_pack, _unpack)
+
+
+class _Hooks(saved_tensors_hooks):
+    """RuntimeError at their end where somebody has taken them off, by leaving others that were not entered."""
+
+    def __exit__(self, *error: object) -> None:
+        on_top = private_torch.saving_hooks(True)
+        super().__exit__(*error)
+        if on_top is None or on_top[0] is not _pack:
+            raise RuntimeError(LEFT)
 
 
 def _pack(tensor: torch.Tensor) -> _Saved:

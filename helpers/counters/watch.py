@@ -1,10 +1,12 @@
 """The dispatch mode that sees every operator and follows every storage made."""
 
+import gc
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -138,11 +140,13 @@ class Watch(Mode):
                 self._number, made = after, {}
         for storage, nbytes in made.values():
             self._allocate(op.name, storage, nbytes, new=True)
+        for key, (storage, nbytes) in _written(op, args, kwargs).items():
+            # a bytearray, an array: memory all the same, from the first operator on that writes into it. And so is what an
+            # answer has made before it was called, to write into now
+            made_before = not _resizable(storage) or key in earlier
+            if made_before and key not in self._alive and not storage.is_shared():
+                self._allocate(op.name, storage, nbytes)
         if op.mutable:
-            for key, (storage, nbytes) in _written(op, args, kwargs).items():
-                # a bytearray, an array: memory all the same, from the first operator on that writes into it
-                if not _resizable(storage) and key not in self._alive and not storage.is_shared():
-                    self._allocate(op.name, storage, nbytes)
             for storage, nbytes in before.values():
                 if _nbytes(storage) != nbytes:
                     self.resized(op.name, storage)
@@ -213,6 +217,20 @@ running = _Threads()
 """``running.watches``: the counts under way in this thread, outermost first."""
 
 
+earlier: Storages = {}
+"""Memory that was there before the inputs of what is counted now; empty where nobody has said."""
+
+
+@contextmanager
+def knowing_earlier() -> Iterator[None]:
+    """Within this block each tensor that Python knows of by now is one from before: who writes into it takes its memory."""
+    earlier.update(_held([thing for thing in gc.get_objects() if issubclass(type(thing), torch.Tensor)]))
+    try:
+        yield
+    finally:
+        earlier.clear()
+
+
 def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     # a DTensor or the like: its bytes are in what it wraps
     if type(tensor) not in _PLAIN and hasattr(type(tensor), "__tensor_flatten__"):
@@ -237,7 +255,7 @@ def _held(given: Iterable[torch.Tensor]) -> Storages:
 
 
 def _written(op: Operator, args: Any, kwargs: Any) -> Storages:
-    return _storages(args[:1] if op.name.endswith("_") else kwargs.get("out"))
+    return _storages([args[at] if at < len(args) else kwargs.get(name) for at, name in op.written])
 
 
 def _leaves_torch(op: Operator, before: Storages, args: Any, kwargs: Any) -> bool:

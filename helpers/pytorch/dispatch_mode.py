@@ -1,4 +1,5 @@
-"""A dispatch mode that the compiler leaves alone: what every mode of the course's own is built on; and work unseen by all."""
+"""Modes that the compiler leaves alone, and that notice when they were taken off: what every mode of the course's own is built on;
+and work unseen by all."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from contextlib import nullcontext
 from typing import Any, ClassVar
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from helpers.pytorch import private_torch
 from helpers.pytorch.private_torch import modes_on, pop_mode, push_mode
@@ -27,6 +29,21 @@ class Mode(private_torch.TorchDispatchMode):
             cls._hidden = True
 
     _hidden: bool
+
+
+class CallMode(TorchFunctionMode):
+    """A TorchFunctionMode that notices when somebody has taken it off: leaving any other one, `torch.device("cpu")` for
+    instance, takes off the one on top, whoever has put it there. RuntimeError at its end then."""
+
+    def __exit__(self, *error: Any) -> None:
+        on_top = private_torch.call_mode()
+        super().__exit__(*error)
+        if on_top is not self:
+            raise RuntimeError(LEFT)
+
+
+#: what is said where something was left that nobody had entered
+LEFT = "something of PyTorch's was left that had not been entered, or entered and not left: use a `with` block for it"
 
 
 class Looking(Mode):

@@ -24,10 +24,10 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
-from torch.overrides import TorchFunctionMode
 
 from helpers.own_script.true_values import ATTENTION, PUTS
 from helpers.pytorch import private_torch
+from helpers.pytorch.dispatch_mode import CallMode
 from helpers.pytorch.tensors import tensors
 from helpers.pytorch.waiting import lists_in
 from helpers.ranks.collectives import kind_of
@@ -128,7 +128,7 @@ class _Dispatch(Dispatch):
         return func(*args, **kwargs)
 
 
-class _Calls(TorchFunctionMode):
+class _Calls(CallMode):
     """Numbers that become tensors without the dispatcher."""
 
     def __init__(self, twins: Twins) -> None:

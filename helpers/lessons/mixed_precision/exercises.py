@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
 
 from helpers import check, count
 from helpers.check.judges import each, own_work
@@ -168,7 +167,7 @@ def stream_net(
     return StreamNet(depth, [x, target, w_in, w_up, w_down, w_out])
 
 
-class _NoAutocast(TorchFunctionMode):
+class _NoAutocast(dispatch_mode.CallMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.is_autocast_enabled("cpu"):
             raise RuntimeError("autocast is closed here: place the casts by hand")

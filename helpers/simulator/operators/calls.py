@@ -19,10 +19,9 @@ from unittest import mock
 
 import numpy as np
 import torch
-from torch.overrides import TorchFunctionMode
 
 from helpers.pytorch import private_torch
-from helpers.pytorch.dispatch_mode import Unseen
+from helpers.pytorch.dispatch_mode import CallMode, Unseen
 from helpers.pytorch.waiting import lists_in
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.autocast import cuda_autocast
@@ -89,7 +88,7 @@ def _index_type(index: Any) -> torch.dtype:
     return torch.bool if array.dtype == np.bool_ and array.size else torch.int64
 
 
-class Calls(TorchFunctionMode):
+class Calls(CallMode):
     """Above autograd: calls that mean something else on a CUDA build, and reads of host memory."""
 
     def __init__(self, mode: Dispatch) -> None:

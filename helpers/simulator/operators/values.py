@@ -21,10 +21,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from helpers.pytorch import private_torch
-from helpers.pytorch.dispatch_mode import Unseen
+from helpers.pytorch.dispatch_mode import CallMode, Unseen
 from helpers.pytorch.tensors import tensors
 from helpers.simulator.machine import Machine
 from helpers.simulator.operators.calls import copy_lists, puts_number
@@ -155,7 +154,7 @@ class ValueDispatch(Dispatch):
         return self.values.shadow(tree)
 
 
-class ValueCalls(TorchFunctionMode):
+class ValueCalls(CallMode):
     """Calls that go between host and GPU, which on CPU tensors never reach the dispatcher."""
 
     def __init__(self, mode: ValueDispatch) -> None:
