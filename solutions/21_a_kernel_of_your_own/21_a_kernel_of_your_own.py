@@ -3,17 +3,16 @@
 #
 # ## When do you need a kernel of your own?
 #
-# PyTorch has many hundreds of operators, and `torch.compile` joins many of them into one kernel (lesson 11). Both know few other ways to a
-# result than the one that you wrote, and few cases in which work can be left out. Where yours is not among them, you can write the kernel
+# PyTorch has many hundreds of operators, and `torch.compile` joins many of them into one kernel (lesson 11). Both compute what you
+# wrote, nearly always in the way you wrote it. Where another way is better, or work could be left out, you can write the kernel
 # yourself, in Python, with [Triton](https://triton-lang.org/main/index.html).
 #
 # In this lesson you write two kernels and count what they load, store and compute. The second does a small part of what PyTorch's
-# operator does, and gives the same result. Then you make a kernel an operator that works with autograd and with `torch.compile`. Several
-# mistakes that you will meet on the way raise no error.
+# operator does, and gives the same result. Then you see a kernel become an operator that trains. Several mistakes that you will meet on the way raise no error.
 #
 # You need no GPU. Triton's own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to
-# rounding, if the kernel is right. The course counts each element that goes through a pointer. And Triton's **compiler** runs here too: it makes of your
-# kernel what an H100 would run, and says what it refuses.
+# rounding, if the kernel is right. The course counts each element that goes through a pointer. And Triton's **compiler** runs here too: it translates
+# your kernel for an H100, and names what it cannot translate.
 #
 # **Time** 80 min, with two exercises; *Further*: 115 min, with three more. **Before this** lessons 01, 02 and 11 (strides, autograd,
 # torch.compile); 19 and 20 explain what is here said of attention and of caches.
@@ -144,6 +143,8 @@ you.against(
 # copy_kernel[(rows,)](x, out, x.stride(0), x.stride(1), columns, BLOCK=triton.next_power_of_2(columns))
 # ```
 #
+# An offset such as `row * row_step` is computed in 32 bits, and no error warns you. Where it can pass 2³¹, write `row.to(tl.int64)`.
+#
 # > **Rule.** A kernel is: which elements are mine, a mask, loads, arithmetic, stores.
 # > *Where it stops:* programs of one launch run in any order and at the same time. If one needs what another computes, that takes a
 # > second launch, or an atomic operation.
@@ -151,7 +152,7 @@ you.against(
 # ## 2 · What a kernel costs
 #
 # Between load and store a block lies on the chip, where arithmetic is nearly free. What takes time is the way to device memory
-# and back. So the cost of most kernels is **the bytes they load and store**.
+# and back. So the cost of most kernels is **the bytes they load and store**. (A small one costs its launch.)
 #
 # Softmax of each row as five operators:
 #
@@ -199,7 +200,7 @@ you.against(
 
 # %% [markdown]
 # One kernel must at least read x once and write the result once. The simulation takes that for granted of `F.softmax`. The five operators
-# move {{saved:.0f}} times as much, and the real card needed {{slower:.1f}} times the time. This is what fusion saves, and **the compiler does it for you**. So first look for an operator, then compile. A
+# move {{saved:.0f}} times as much, and the real card needed {{slower:.1f}} times the time. (Both took longer there than their bytes alone: no kernel reaches the data sheet's speed.) This is what fusion saves, and **the compiler does it for you**. So first look for an operator, then compile. A
 # kernel of your own pays where both leave something:
 #
 # - another **algorithm**: Inductor fuses what you wrote, and knows a better way for a few patterns only;
@@ -211,8 +212,8 @@ you.against(
 # Write a softmax over the rows of a matrix, by a kernel alone.
 #
 # - **You need** `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`. Everything else in `tl` is
-#   allowed too, and so are `float("inf")` and kernels of yours that the kernel calls.
-# - **Refused** in a kernel are lists, NumPy, names from outside, and all that Triton's compiler refuses. The test asks it.
+#   allowed too, and so are `float("inf")` and other functions under `@triton.jit`.
+# - **Refused** in a kernel are lists, NumPy, Python's variables from outside, and all that Triton's compiler refuses. The test asks it.
 # - **The test** hands you an x whose numbers only your kernel sees: in Python `x.max()` gives NaN. So the kernel does all the work. Shapes, strides and
 #   `x.new_empty(x.shape)`, which makes the result, work as always. (`empty_like` would keep the strides of x.)
 #
@@ -275,17 +276,17 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your kernel in the table of section 2, on rows of 4,096 numbers:
+# Your kernel beside the others, on rows of 4,096 numbers; and such a kernel on a real H100, recorded:
 
 # %% experiment
-lesson.keep(by_hand=experiments.recorded_us("a Triton kernel"))
-lesson.keep(by_operator=experiments.recorded_us("F.softmax"), by_compiler=experiments.recorded_us("compiled"))
 experiments.with_yours(softmax)
 
+# %% experiment
+experiments.recorded_softmaxes(16_384)
+
 # %% [markdown]
-# Your few lines move as little as the simulation assumes for PyTorch's own kernel. On a real H100, with 16,384 such rows, such a Triton kernel
-# takes {{by_hand:.0f}} µs, `F.softmax` {{by_operator:.0f}}, the compiler's kernel {{by_compiler:.0f}} (recorded). So your kernel beats the
-# operator at this length, and the compiler's does as well. **First an operator, then the compiler, and time both.**
+# Your few lines move as little as the simulation assumes for `F.softmax`. At this length the real `F.softmax` seems not to do as well. The compiler's kernel does,
+# without your help. **First an operator, then the compiler, and time both.**
 #
 # ## 3 · Leave work out
 #
@@ -297,7 +298,7 @@ experiments.with_yours(softmax)
 # values with these weights: attention. Places of the cache that are not filled must not count. Three ways:
 #
 # - **all places**: `F.scaled_dot_product_attention(q, k, v, attn_mask=mask)` (SDPA), where the mask says which places count;
-# - **up to the longest**: the same operator on `k[:, :, :longest]` and `v[:, :, :longest]`;
+# - **up to the longest**: the same operator on `k[:, :, :longest]` and `v[:, :, :longest]` (on a GPU the CPU has to wait for this number);
 # - **a kernel**: a program for each text, which looks up how many places its text has filled.
 #
 # A score of 0 would still have a weight, exp(0 − maximum). So places that do not count get a score of −∞, whose weight is 0.
@@ -337,8 +338,7 @@ filled = torch.tensor([40, 400, 72, 16, 56, 128, 24, 88])
 experiments.cache_rooms(filled.tolist(), 512)
 
 # %% [markdown]
-# How many bytes does each way move, compared with the whole cache? And how many scores does the kernel compute, for these eight texts? (Look
-# at the shape of `scores`.)
+# How many bytes does each way move, compared with the whole cache? And how many scores does the kernel compute, for these eight texts?
 
 # %% experiment
 you = lesson.predict(
@@ -382,20 +382,20 @@ table = experiments.cache_reads(ways, scores, k.nbytes + v.nbytes)
 you.against(measured, table, evidence=f"simulated (H100) · {experiments.LIVE}")
 
 # %% [markdown]
-# The kernel moves a fifth of the bytes that SDPA moves on all places (1 ÷ {{less:.1f}}), with the same result. **The mask** does it. In section 1
-# it kept a program from writing where it must not. Here it also keeps it from reading what counts for nothing.
+# The kernel moves a fifth of the bytes that SDPA moves on all places (1 ÷ {{less:.1f}}), with the same result. **The mask** does it: what
+# counts for nothing is not read.
 #
 # But the kernel computes as many scores as the operator, and throws most of them away: **a mask leaves out loads and stores, and no arithmetic.** And its
-# block is as large as the room of a text. Triton's compiler makes a program of 128 threads of it (`num_warps=4`), and a thread has
+# block is as large as the room of a text. A program runs on 128 threads (`num_warps=4`), so 512 × 64 keys are 256 numbers for each thread. A thread has
 # [at most 255 registers](https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications-technical-specifications-per-compute-capability).
-# What does it need in a room of 512, and of 1,024?
+# Does it fit? Triton's compiler says what it needs in a room of 512, and of 1,024:
 
 # %% experiment
 experiments.rooms(counted.seen, [512, 1024])
 
 # %% [markdown]
-# With 1,024 places the block does not fit. No error says so. The compiler **spills**: it puts the rest into device memory, and reads it back from there,
-# which no count of pointers sees. More warps would help, until the room grows again.
+# With 512 places it just fits, since the compiler works the block off in parts. With 1,024 it does not, and no error says so. The compiler **spills**: it puts the
+# rest into memory, through the caches, and reads it back, which the course's counts do not include. More threads would share the block (`num_warps=8`), until the room grows again.
 #
 # So a kernel goes through the places **in blocks** of fixed size, and enters only blocks in which a place counts:
 #
@@ -413,10 +413,10 @@ experiments.rooms(counted.seen, [512, 1024])
 #         top = new
 # ```
 #
-# The softmax is carried from block to block, as in lesson 19. `top` is the largest score so far. When a larger one comes, what was added up has exp(score − `top`), and should
+# The softmax is carried from block to block. (Lesson 19 has the same; you do not need it.) `top` is the largest score so far. When a larger one comes, what was added up has exp(score − `top`), and should
 # have exp(score − `new`): that is a factor of exp(`top` − `new`) for all of it. An example: a first block has the scores 1 and 2, so `top` is 2 and `total` is
 # e⁻¹ + 1 = 1.37. A second block has the score 4. Then `shrink` is e⁻² = 0.14, and `total` is 1.37 · 0.14 + 1 = 1.19. That is e⁻³ + e⁻² + 1, as if the maximum had
-# been known. At the end the attention is `result / total`.
+# been known. At the end the attention is `result / total`. A trap: if nothing counts in the *first* block, `top` stays −∞, and −∞ − (−∞) is NaN.
 #
 # The compiler is stricter than the interpreter. What a loop changes keeps its dtype and its shape: `total = 0`, or `result = 0.0` for a block, is refused. There is no
 # `break`, `continue` or `return` in a loop, and no `a < b < c`.
@@ -426,20 +426,21 @@ experiments.rooms(counted.seen, [512, 1024])
 # So that long texts stay cheap, a new token looks back at two kinds of places only: the last `window` filled ones, and the first ones of the text, the `sinks`. (Much of a
 # model's attention goes to the first tokens, whatever they are; without them it breaks down:
 # [G. Xiao and others, 2023](https://arxiv.org/abs/2309.17453).) SDPA can only mask the rest. FlexAttention (lesson 19) takes such a rule, and writes a kernel in Triton for it; here you
-# write what such a tool generates.
+# write a small relative of that kernel.
 #
-# Complete the loop: read no place that does not count, and enter no block without one. Blocks of 16 places fit the budget: at most 15 too many behind the sinks,
-# and 15 on each side of the window. As in 21.1 only kernels can read the numbers, those of `filled` too.
+# Read no place that does not count, and enter no block without one. Before the loop you need the text's number, `n` and the query; after it, one store.
+# Blocks of 16 places fit the budget: at most 15 too many behind the sinks, and 15 on each side of the window. As in 21.1 only kernels can read the numbers,
+# those of `filled` too.
 #
 # <details><summary>Hint 1</summary>A place counts if it is filled <em>and</em> (is one of the first <em>or</em> one of the last).
 # In Triton <em>and</em> is <code>&amp;</code>, <em>or</em> is <code>|</code>, and each comparison stands in brackets. The mask stands at both loads
 # and at the scores.</details>
 #
 # <details><summary>Hint 2</summary>The <code>if</code> is about numbers: <code>start</code>, <code>BLOCK</code>, <code>sinks</code>, <code>window</code> and <code>n</code>. Which
-# blocks hold a sink? Which reach into the window? (If the first block has nothing that counts, its maximum is −∞, and −∞ − (−∞) is NaN.)</details>
+# blocks hold a sink? Which reach into the window?</details>
 #
-# <details><summary>The idea</summary>A block holds a place that counts if
-# <code>(start &lt; sinks) | (start + BLOCK &gt; n - window)</code>.</details>
+# <details><summary>The idea</summary>The block from <code>start</code> to before <code>start + BLOCK</code> holds a sink if it begins before the last sink, and a place of the window if
+# it ends behind <code>n - window</code>. In it the mask is the hint's, and all else is as in <code>attend_kernel</code>.</details>
 
 
 # %% exercise="attend_window"
@@ -479,8 +480,8 @@ def attend_window(
     more than is filled.
     Returns (texts, 1, 1, d), contiguous.
     Budget, for each text: loaded are 1 number of filled, d of q, and d of k and d of v for each place that counts; d are stored. A
-    place that is among the first and the last counts once. The blocks of k together hold at most 48 places more than
-    count, masked ones included, and so do those of v.
+    place that is among the first and the last counts once. The blocks of k may hold, masked, at most 48 places that do not
+    count, and so may those of v.
     """
     ### BEGIN SOLUTION
     out = torch.empty_like(q)
@@ -523,21 +524,22 @@ experiments.with_your_window(attend_window, (q, k, v, filled), ways, scores, sin
 experiments.for_gpu("attend_window", lambda: attend_window(q, k, v, filled, sinks=4, window=32))
 
 # %% [markdown]
-# Bytes and scores fall together now, and the registers no longer depend on the room. What is that worth in time? This cache has 2 MB, which an H100 reads in less than a µs, and a
-# launch takes longer: here nobody would gain. Long rows gain. FlexAttention makes such a kernel of a rule, and here it is beside SDPA, recorded on a real card:
+# Bytes and scores fall together now, and the registers no longer depend on the room. In time? This cache has 2 MB, which an H100 reads in less than a µs, and a
+# launch takes longer: here nobody would gain. And fewer bytes are less time only where there are programs for all of the card's 132 multiprocessors: with 8 texts of 32 heads
+# there are. We did not time this kernel. Another one that leaves out blocks was recorded on a real card: FlexAttention makes it of a rule, here for all queries of a long row.
 
 # %% experiment
 lesson.keep(window_times=experiments.recorded_gain())
 experiments.recorded_left_out()
 
 # %% [markdown]
-# With a *window of 256* a token looks at the 256 before it, and a twentieth of the blocks is computed. SDPA without a mask computes all, and takes {{window_times:.1f}} times as long. (Not 20
-# times: what a kernel does besides the scores stays.) With a mask as a tensor (first row) it computes all too, throws most away, and takes even longer. Only for a
-# causal mask SDPA leaves out the same blocks, and is the faster one.
+# With a *window of 256* a token looks at the 256 before it, and a twentieth of the blocks is computed. SDPA can only be told by a mask. As a tensor (first row) it makes SDPA compute
+# all blocks and throw most away, and that takes {{window_times:.0f}} times as long, whichever places it names. For the causal mask alone SDPA knows to leave blocks out, and is then
+# faster than FlexAttention: its kernel is the better one for each block.
 #
 # So look first for who leaves out what you want to leave out: SDPA's `is_causal`, FlexAttention,
-# [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) (a GPU, inference: a text's length in a cache, a window). Servers have such kernels of
-# their own, for instance vLLM's PagedAttention ([W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180)).
+# [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) on a GPU (`window_size`: a window; `seqused_k`: how far a cache is filled, for inference). Servers have
+# such kernels of their own ([W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180)).
 #
 # > **Rule.** A kernel of your own wins by what it does not load and not compute.
 # > *Where it stops:* where nothing can be left out (a full cache); where an operator leaves it out already; and where the numbers that
@@ -545,7 +547,7 @@ experiments.recorded_left_out()
 #
 # ## 4 · An operator of PyTorch
 #
-# You put `add` into a model: `head(add(encoder(x), x))`, without `torch.compile`. You train 50 steps. What do you see?
+# You put `add` into a model: `head(add(encoder(x), x))`, without `torch.compile`. It learns the sum of x's eight numbers. You train 50 steps. What do you see?
 
 # %% experiment
 you = lesson.predict(
@@ -606,7 +608,7 @@ taught.register_autograd(lambda ctx, grad: (grad, grad))  # of x + y: what comes
 print(experiments.kept("50 steps with an operator", lambda: fifty_steps(taught)))
 
 # %% [markdown]
-# > **Rule.** A kernel goes into a model as an operator: with a fake, which the compiler asks for, and a gradient, which backward asks for.
+# > **Rule.** A kernel goes into a model that trains as an operator: with a schema that says what it writes into, a fake for the compiler, and a gradient for backward.
 # > *Where it stops:* the compiler fuses nothing into it. What stands before and after your kernel is read and written again.
 #
 # *Further* begins here: what happens without each label, how they are tested, and an operator whose gradient is a kernel too.
@@ -667,9 +669,9 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
 # 1. Is there one operator for all of them together? Here AdamW leads: `addcdiv_`, `addcmul_` and `lerp_` are its steps, and
 #    `torch.optim.AdamW(…, fused=True)` does them at once.
 # 2. Does `torch.compile` join them?
-# 3. Do they compute what is thrown away: padding, empty places, masked scores? Then write the kernel.
+# 3. Do they compute what is thrown away: padding, empty places, masked scores? Does nobody leave it out for you? Then write the kernel.
 #
-# At home, too, you can count and compile a kernel without a GPU:
+# At home, too, you can count and compile a kernel without a GPU (`TRITON_INTERPRET=1` does without the course, and does not count):
 #
 # ```python
 # from helpers import kernels
@@ -688,7 +690,7 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
 # def window_kernel(…):  # launched without BLOCK=…
 # ```
 #
-# For new values of `PLACES` and `D` it compiles and times all six, and keeps the fastest.
+# For new values of `PLACES` and `D` it compiles and times all six, and keeps the fastest. (It launches the kernel many times: one that adds to what is there needs `reset_to_zero`.)
 #
 # ## Sources on trial
 
@@ -706,7 +708,6 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100)")
 # | Count elements loaded and stored; the least is every input once, every output once. | Products of matrices: there the arithmetic takes the time, if tiles are large enough. |
 # | A kernel of your own wins by what it does not load and not compute. | There is nothing to leave out, or an operator leaves it out already. |
 # | A mask at each load and store, `other` neutral for what follows. | A mask leaves out loads and stores, and no arithmetic: enter no block in which nothing counts. |
-# | Pass the strides, and compute addresses from them. | An offset such as `i * row_step` is computed in 32 bits, and no error warns you: where it can pass 2³¹, write `i.to(tl.int64)`. |
 # | A kernel goes into a model as an operator, with a fake and a gradient. | The compiler fuses nothing into it. |
 # | The interpreter finds wrong formulas, masks and strides; the compiler what a GPU would refuse, and what spills. | Neither knows about time, or about programs that run at once. |
 #
