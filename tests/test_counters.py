@@ -28,8 +28,10 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
-from helpers.counters import COPIES, Counts, count
+from helpers.counters import COPIES, Counts, count, knowing_earlier
 from helpers.counters import watch as watch_module
+from helpers.pytorch import private_torch
+from helpers.pytorch.dispatch_mode import CallMode
 from helpers.pytorch.tensors import tensors
 from helpers.simulator import simulate
 
@@ -1056,3 +1058,42 @@ def test_tensors_are_found_wherever_they_are_kept() -> None:
         one,
     ]
     assert list(tensors(Output)) == [] == list(tensors(3))
+
+
+def test_a_room_from_before_counts_when_it_is_written_into() -> None:
+    """An answer's memory, made before it is called; what comes in afterwards is the case's own."""
+    room = torch.empty(100)
+    with knowing_earlier():
+        x = torch.ones(100)
+        with count() as counts:
+            x.add_(1)
+            torch.mul(x, 2, out=room)
+            room[:10].add_(1)
+            torch._foreach_add_([room[5:], x[5:]], 1.0)
+        assert (counts.bytes_allocated, counts.new_storages, counts.peak_live_bytes) == (400, 0, 400)
+        top, where = torch.empty(3), torch.empty(3, dtype=torch.int64)
+        assert count(lambda: torch.max(torch.ones(3, 3), 0, out=(top, where))).bytes_allocated == 36
+    assert count(lambda: room.add_(1)).bytes_allocated == 0
+
+
+class Passing(CallMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_mode_notices_that_it_was_taken_off() -> None:
+    with pytest.raises(RuntimeError, match="not been entered"), Passing():
+        torch.device("cpu").__exit__(None, None, None)
+        torch.device("cpu").__enter__()
+    assert private_torch.call_mode() is None
+
+
+def test_the_counters_hooks_notice_that_they_were_taken_off() -> None:
+    def keeps(t: torch.Tensor) -> torch.Tensor:
+        return t
+
+    others = torch.autograd.graph.saved_tensors_hooks(keeps, keeps)
+    with pytest.raises(RuntimeError, match="not been entered"), count():
+        others.__exit__()
+        others.__enter__()
+    assert private_torch.saving_hooks(True) is None

@@ -11,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from helpers.pytorch import private_torch
 
@@ -67,6 +68,21 @@ def popped() -> None:
     torch.zeros(1)
     private_torch.push_mode(mode)
     torch.ones(1)
+
+
+def called_first() -> bool:
+    with TorchFunctionMode() as first, TorchFunctionMode() as second:
+        inner = private_torch.call_mode()
+    return inner is second and first is not second and private_torch.call_mode() is None
+
+
+def saving_first() -> bool:
+    def pack(t: torch.Tensor) -> torch.Tensor:
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, pack):
+        on_top = private_torch.saving_hooks(True)
+    return on_top is not None and on_top[0] is pack and private_torch.saving_hooks(True) is None
 
 
 def excluded() -> bool:
@@ -131,6 +147,8 @@ RELIED_ON: dict[str, Callable[[], Any]] = {
     "modes_on": lambda: private_torch.modes_on() == 0,
     "pop_mode": lambda: modes_seen(popped) == ["aten.ones.default"],
     "push_mode": lambda: modes_seen(popped) == ["aten.ones.default"],
+    "call_mode": called_first,
+    "saving_hooks": saving_first,
     "disabled_dispatch": lambda: callable(private_torch.disabled_dispatch),
     "DisableTorchFunction": lambda: not function_seen(private_torch.DisableTorchFunction()),
     "DisableAutocast": lambda: hasattr(private_torch.DisableAutocast, "__enter__"),
