@@ -53,7 +53,14 @@ OPENS = {
     "13_quantization": "Where the values lie",
 }
 #: the tools that are anybody's, each with a page that autodoc makes of its docstrings
-TOOLS = ("helpers", "helpers.trace", "helpers.memory", "helpers.compiling", "helpers.ranks")
+TOOLS = (
+    "helpers",
+    "helpers.trace",
+    "helpers.memory",
+    "helpers.compiling",
+    "helpers.ranks",
+    "helpers.kernels",
+)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s#]+)(#[^)\s]*)?(?:\s+\"[^\"]*\")?\)")
 _FORMULA = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 

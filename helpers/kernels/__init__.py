@@ -1,15 +1,19 @@
-"""Kernels written in Triton, run on the CPU by Triton's own interpreter, with each load and store counted.
+"""Kernels written in Triton, without a GPU: run by Triton's interpreter with each load and store counted, and compiled for an H100.
 
-    from helpers.kernels.on_cpu import tl, triton  # as: import triton; import triton.language as tl
-    with kernels.watch() as seen:
-        my_kernel[(4,)](x, out, x.numel(), BLOCK=256)
-    seen.loads, seen.stores              # elements that went through pointers
-    kernels.compiled(seen)               # what Triton's compiler makes of them for an H100, or why it refuses them
+>>> import torch
+>>> from helpers import kernels
+>>> from helpers.kernels.on_cpu import tl, triton  # in a script for a GPU: import triton; import triton.language as tl
+>>> @triton.jit
+... def double(x, out, n, BLOCK: tl.constexpr):
+...     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+...     tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+>>> x, out = torch.arange(100.0), torch.empty(100)
 
 A load or a store outside of the tensors that a kernel was given raises :class:`OutOfBounds`, and touches nothing. Masked
 lanes of a load without ``other`` hold NaN (−1 if integers): Triton promises nothing of them.
-:class:`Memory` holds tensors whose numbers only kernels can read: what grading uses. Triton comes with the extra
-`kernels`; without it :func:`load` gives stand-ins, with which kernels can be written and not launched.
+
+Triton comes with the extra `kernels` (``make lab EXTRAS=kernels``, or ``pip install triton``). Without it :func:`load` gives
+stand-ins, with which kernels can be written and not launched.
 """
 
 from .compiled import Compiled, compile_all, compiled

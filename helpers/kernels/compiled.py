@@ -28,7 +28,7 @@ _MOST_S = 120.0
 @dataclass(frozen=True)
 class Compiled:
     """What became of a kernel. refused: what the compiler says against it, or "". registers, spilled_bytes: of each thread, what
-    it holds and what does not fit; shared_bytes: of a program."""
+    it holds and what does not fit; shared_bytes: of a program. See :func:`compiled`."""
 
     name: str
     refused: str = ""
@@ -40,9 +40,10 @@ class Compiled:
 def compiled(seen: Watch, num_warps: int = 4, whole: bool = True) -> list[Compiled]:
     """Each kernel that was launched, compiled for an H100; nothing runs there. One that was launched in the same way twice is one.
 
-    with kernels.watch() as seen:
-        softmax(x)
-    kernels.compiled(seen)  # [Compiled(name='softmax_kernel', registers=…, spilled_bytes=0, …)]
+    >>> with kernels.watch() as seen:
+    ...     double[(4,)](x, out, 100, BLOCK=32)
+    >>> kernels.compiled(seen)
+    [Compiled(name='double', refused='', registers=..., spilled_bytes=0, shared_bytes=0)]
 
     num_warps: of a program, 32 threads each. whole: ``False`` asks only whether Triton's language has all that a kernel uses,
     which takes a tenth of a second. Raises RuntimeError where the compiler does not start.
@@ -55,7 +56,14 @@ def compiled(seen: Watch, num_warps: int = 4, whole: bool = True) -> list[Compil
 
 
 def compile_all(programs: Sequence[Program], num_warps: int = 4, whole: bool = True) -> list[Compiled]:
-    """The same of programs, in a process where Triton interprets nothing."""
+    """The same of programs, in a process where Triton interprets nothing.
+
+    >>> with kernels.watch() as seen:
+    ...     double[(4,)](x, out, 100, BLOCK=32)
+    >>> programs = [launch.program() for launch in seen.launches]
+    >>> [made.spilled_bytes for made in kernels.compile_all(programs, num_warps=8)]
+    [0]
+    """
     asked = [asdict(program) | {"num_warps": num_warps, "whole": whole} for program in programs]
     run = subprocess.run(
         [sys.executable, "-P", str(Path(__file__).with_name("for_gpu.py"))],

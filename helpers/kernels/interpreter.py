@@ -33,7 +33,7 @@ _INTERPRETER = "triton.runtime.interpreter"
 
 
 class NeedsTriton(RuntimeError):
-    """A kernel cannot be launched: Triton is not installed, or too old."""
+    """A kernel cannot be launched: Triton is not installed, or too old. See :func:`available`."""
 
 
 class _Running:
@@ -45,7 +45,11 @@ class _Running:
 
 
 def available() -> bool:
-    """Whether Triton is installed, and no older than OLDEST: torch 2.11 brings 3.6."""
+    """Whether Triton is installed, and no older than OLDEST: torch 2.11 brings 3.6.
+
+    >>> kernels.available()
+    True
+    """
     spec = find_spec("triton")
     if spec is None or spec.origin is None:  # a folder of this name is no package
         return False
@@ -59,6 +63,10 @@ def load() -> tuple[Any, Any]:
     """``triton`` and ``triton.language``, kernels run by the interpreter; stand-ins where Triton is not installed.
 
     From then on the interpreter runs all kernels of this process, also Inductor's for a GPU.
+
+    >>> triton, tl = kernels.load()
+    >>> triton.cdiv(100, 32)
+    4
     """
     if not available():
         return _Absent("triton"), _Absent("triton.language")
@@ -77,7 +85,11 @@ def load() -> tuple[Any, Any]:
 
 
 def close() -> None:
-    """Until :func:`load` Triton interprets nothing in this process: as it comes, its interpreter runs texts as code."""
+    """Until :func:`load` Triton interprets nothing in this process, where it was not loaded yet: as it comes, its interpreter runs
+    texts as code.
+
+    >>> kernels.close()
+    """
     if _INTERPRETER not in sys.modules:
         sys.modules[_INTERPRETER] = None  # type: ignore[assignment]  # an import of it fails
 

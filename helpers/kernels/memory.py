@@ -16,7 +16,12 @@ from helpers.kernels.traffic import Moved
 
 
 class OutOfBounds(IndexError):
-    """A program loaded or stored outside of the tensors that its kernel was given."""
+    """A program loaded or stored outside of the tensors that its kernel was given.
+
+    >>> double[(4,)](x, out, 128, BLOCK=32)
+    Traceback (most recent call last):
+    helpers.kernels.memory.OutOfBounds: loads 28 of 32 elements outside of all tensors that it was given, ...
+    """
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,13 @@ _inside: list[Memory] = []
 class Memory(AbstractContextManager["Memory"]):
     """Memory as a GPU has it: within this block only kernels read and write the numbers of its tensors.
 
-        with Memory() as memory:
-            y = softmax(memory.put(x))
-        memory.get(y)
+    >>> with kernels.Memory() as memory:
+    ...     hidden, twice = memory.put(x), torch.empty(100)
+    ...     double[(4,)](hidden, twice, 100, BLOCK=32)
+    ...     bool(hidden.isnan().all())
+    True
+    >>> memory.get(twice)[:4]
+    tensor([0., 2., 4., 6.])
 
     What `put` gives has x's shape, strides, offset and dtype, and holds no number (NaN; −1 if integers): an operator of
     PyTorch computes nothing with it. What the block's kernels are handed beside that has its numbers here from the first

@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass
 class Moved:
-    """elements: those that a mask let through. lanes: all of the blocks, masked ones too. bytes: of the elements."""
+    """elements: those that a mask let through. lanes: all of the blocks, masked ones too. bytes: of the elements. See :func:`watch`."""
 
     elements: int = 0
     bytes: int = 0
@@ -23,7 +23,7 @@ class Moved:
 @dataclass(frozen=True)
 class Program:
     """A kernel as it was launched, as the compiler wants it. signature: argument → "*fp32", "i32" or "constexpr"; constants:
-    what the latter are; divisible: arguments that are multiples of 16, addresses among them."""
+    what the latter are; divisible: arguments that are multiples of 16, addresses among them. See :func:`compile_all`."""
 
     name: str
     source: str
@@ -38,7 +38,7 @@ class Launch:
     all blocks that were loaded, also of those of which a mask let nothing through. raced: elements that more than one of its
     programs stored. program: the kernel as :func:`helpers.kernels.compiled` takes it.
 
-    An atomic operation is a load and a store, and races with none.
+    An atomic operation is a load and a store, and races with none. See :func:`watch`.
     """
 
     kernel: str
@@ -59,7 +59,7 @@ class Launch:
 
 @dataclass
 class Watch:
-    """All launches within a :func:`watch`, in their order."""
+    """All launches within a block, in their order. See :func:`watch`."""
 
     launches: list[Launch] = field(default_factory=list)
 
@@ -105,7 +105,15 @@ _open: list[Watch] = []
 
 @contextmanager
 def watch() -> Iterator[Watch]:
-    """Within this block, keep what each launch of a kernel loads and stores."""
+    """Within this block, keep what each launch of a kernel loads and stores.
+
+    >>> with kernels.watch() as seen:
+    ...     double[(4,)](x, out, 100, BLOCK=32)
+    >>> seen.programs, seen.loads, seen.stores, seen.bytes
+    (4, 100, 100, 800)
+    >>> seen.launches[0].loads["x"].lanes
+    128
+    """
     seen = Watch()
     _open.append(seen)
     try:
