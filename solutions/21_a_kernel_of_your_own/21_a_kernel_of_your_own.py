@@ -402,9 +402,9 @@ experiments.rooms(counted.seen, [512, 1024])
 # ```python
 # top, total, result = -float("inf"), 0.0, tl.zeros((1, D), tl.float32)
 # for start in range(0, n, BLOCK):  # n: as many places as the text has filled
-#     if …:  # a place of this block counts
+#     if ...:  # a place of this block counts
 #         place = start + tl.arange(0, BLOCK)[:, None]
-#         …  # mask, keys, scores and values as in attend_kernel
+#         ...  # mask, keys, scores and values as in attend_kernel
 #         new = tl.maximum(top, tl.max(scores))  # one number: without an axis, tl.max and tl.sum go along all
 #         shrink = tl.exp(top - new)
 #         powers = tl.exp(scores - new)
@@ -687,7 +687,7 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
 # ```python
 # @triton.autotune([triton.Config({"BLOCK": b}, num_warps=w) for b in (32, 64, 128) for w in (4, 8)], key=["PLACES", "D"])
 # @triton.jit
-# def window_kernel(…):  # launched without BLOCK=…
+# def window_kernel(...):  # launched without BLOCK
 # ```
 #
 # For new values of `PLACES` and `D` it compiles and times all six, and keeps the fastest. (It launches the kernel many times: one that adds to what is there needs `reset_to_zero`.)
