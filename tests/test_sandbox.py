@@ -4,14 +4,17 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
+from nbformat.v4 import new_code_cell, new_notebook
 
 from helpers.classroom import engine, sandbox
 from helpers.classroom.bench import Bench
 from helpers.classroom.engine import Learner, Ran, grade
 from helpers.classroom.runner import Runner
 from helpers.classroom.step import Step
+from helpers.classroom.submission import GRADING, enter
 
 pytestmark = [
     pytest.mark.skipif(bool(sandbox.available()), reason=sandbox.available() or "there is a sandbox"),
@@ -520,6 +523,24 @@ def test_a_judge_that_dies_costs_one_test_and_the_next_is_graded() -> None:
             and not done.verdicts["twice__hidden"].human
         )
         assert bench.grade("01_storage_and_stride", steps[:1] + steps[2:]).verdicts["twice__hidden"].passed
+
+
+def test_half_a_surrogate_pair_is_told_as_something_that_can_be_written(tmp_path: Path) -> None:
+    """Raised and printed by an answer, it is to stand in a notebook, on a page and in a terminal, and none of them can hold it."""
+    steps = [
+        Step(0, "setup", r'HALF = "\ud800"' + "\nprint(HALF)"),
+        Step(1, "exercise", "def twice(x):\n    raise ValueError(HALF)", "twice", "twice"),
+        Step(2, "test", TWICE.format(5), "twice__test", "twice"),
+    ]
+    with Bench() as bench:
+        done = bench.grade("01_storage_and_stride", steps)
+    about = {"grade": True, "grade_id": "twice__test", "points": 1}
+    cells = [new_code_cell(metadata={"nbgrader": about if step.role == "test" else {}}) for step in steps]
+    nb = new_notebook(cells=cells, metadata={GRADING: {"verdicts": {}}})
+    enter(nb, done)
+    nbformat.write(nb, tmp_path / "graded.ipynb")
+    assert "raised ValueError: ?" in done.verdicts["twice__test"].text
+    assert done.ran[0][:2] == ["?\n", None]
 
 
 def test_a_notebook_that_no_judge_survives_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

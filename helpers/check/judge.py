@@ -23,6 +23,7 @@ from helpers.check.screen import screen
 from helpers.lesson.earlier import handed_out, visible_tests
 from helpers.lesson.predictions import spelled
 from helpers.progress import current, record
+from helpers.text.terminal import printable
 
 Transport = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -190,6 +191,7 @@ def _goes_on(check: Callable[P, None]) -> Callable[P, None]:
 
 
 def _short(text: str, most: int = 4_000) -> str:
+    text = printable(text)
     return text if len(text) <= most else text[:most] + " …"
 
 

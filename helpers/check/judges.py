@@ -1,12 +1,17 @@
-"""Judges that look at one call after the other, and a drive for answers that are a prediction."""
+"""Judges that look at one call after the other; whose code ran; and a drive for answers that are a prediction."""
 
-from collections.abc import Callable
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
 import torch
 
 from helpers.check import Report
+from helpers.pytorch.dispatch_mode import Looking
 
 
 def each(*wrongs: Callable[[Report], str | None], told: bool = False) -> Callable[[list[Report]], str | None]:
@@ -38,6 +43,26 @@ def own_work(word: str) -> Callable[[Report], str | None]:
         return f"{ready[0]} is PyTorch's own: write it out this time" if ready else None
 
     return wrong
+
+
+@contextmanager
+def hearing_of(module: ModuleType, apart: Iterable[str] = ()) -> Iterator[Callable[[], bool]]:
+    """Within this block of a drive: gives whether a function of this module was among the callers of any operator, told by its file.
+
+    apart: names of its functions that may be used. What was heard is kept where an answer cannot write: not on what it is given,
+    and need not call as it is.
+    """
+    heard, file, free = False, module.__file__, frozenset(apart)
+
+    class Callers(Looking):
+        def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+            nonlocal heard
+            # (in a list: a generator that is left half-way keeps the frames, and so their tensors)
+            codes = [frame.f_code for frame, _ in traceback.walk_stack(sys._getframe())]
+            heard = heard or any(code.co_filename == file and code.co_name not in free for code in codes)
+
+    with Callers():
+        yield lambda: heard
 
 
 def first_of_two(answer: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -188,7 +188,8 @@ def main(asked: Connection) -> None:
             request = json.loads(asked.recv_bytes())
             steps = [Step(**step) for step in request["steps"]]
             for event in grade(warm, steps, request["lesson"], request["skip"]):
-                asked.send_bytes(json.dumps(event).encode())
+                # half a surrogate pair, which an answer may raise, print or return, can stand in no notebook: here it becomes "?"
+                asked.send_bytes(json.dumps(event, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -412,6 +414,12 @@ def _drive_operator(operator: Callable[..., Any], **case: Any) -> dict[str, Any]
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
                 op(x)
             got["saved"] = sum(kept)
+            leaf = of.x().requires_grad_()  # which the graph holds in any case, and not what is made from it
+            x = leaf.clone()
+            memory, y = weakref.ref(x.untyped_storage()), op(x)
+            del x
+            gc.collect()  # a launch leaves circles
+            got["keeps x"] = memory() is not None and y.requires_grad
     told = torch.library.opcheck(op, (of.x().requires_grad_(),), raise_exception=False)
     got["opcheck"] = {name: str(said).strip().splitlines()[0][:200] for name, said in told.items()}
     return got
@@ -468,6 +476,11 @@ def _wrong_operator(case: Used, got: dict[str, Any]) -> str | None:
     size = DTYPES[case.dtype].itemsize
     if got["saved"] != many * size:
         return f"it keeps {got['saved']:,} bytes for backward; wanted {many * size:,}: the result, and not x"
+    if got["keeps x"]:
+        return (
+            "x lives on from forward to backward, where nobody else holds it: what hangs on ctx is kept as well as what is saved, and so "
+            "is what a list or a variable around the functions holds; wanted: y alone, by ctx.save_for_backward"
+        )
     if got["fake"]:
         return str(got["fake"])
     for name, strides in got["strides"].items():

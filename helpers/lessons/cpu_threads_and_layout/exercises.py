@@ -23,6 +23,7 @@ from helpers.check.compare import difference
 from helpers.check.judges import each, each_value
 from helpers.pytorch.dispatch_mode import Looking
 from helpers.pytorch.tensors import tensors
+from helpers.simulator.accesses import accesses
 
 _LAST = torch.channels_last
 _AT_THREADS, _AT_MEMORY = "2 · Too many threads", "Which memory is near?"
@@ -310,7 +311,8 @@ class _Layouts(Looking):
         name, given = str(func._overloadpacket), list(tensors([args, kwargs]))
         if "convolution" in name:
             self.convolutions.append(tuple(t.is_contiguous(memory_format=_LAST) for t in given[:2]))
-        for out in [] if func.is_view else tensors(result):
+        # an operator on lists that writes in place returns nothing: its schema says what it has written
+        for out in [t for t, written in accesses(func, args, kwargs, result) if written]:
             same = [t for t in given if t.shape == out.shape and t.dim() > 2 and t is not out]
             if any(_order(t) != _order(out) for t in same):
                 self.turned.append((name, tuple(out.shape)))

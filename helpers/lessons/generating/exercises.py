@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from helpers import check, simulate
-from helpers.check.compare import difference
+from helpers.check.compare import brief, difference
 from helpers.check.judges import each
 from helpers.check.results import plain
 from helpers.lessons.generating.decoding import next_logits as uncached
@@ -483,6 +483,8 @@ def check_refused(*cases: check.Case) -> None:
 # --- 20.4 speculate -----------------------------------------------------------------------------------------------
 
 Weights = list[Fraction]
+#: characters of a share as text: drafts of floats make 130, and what is longer takes the judge long to add
+LONGEST = 1_000
 
 
 @dataclass(frozen=True)
@@ -600,9 +602,17 @@ def _wrong_shares(report: check.Report) -> str | None:
     of, got = report.case, report.value
     if not got["all"]:
         return f"k={of.k}: more than 30,000 ways to draw; wanted a draw for each drafted token, a coin for each, and one more"
+    for tokens, share in got["shares"]:  # before anything is added, which takes long for many long fractions
+        if not 1 <= len(tokens) <= of.k + 1:
+            return f"returned {tokens}; wanted 1 to {of.k + 1} tokens"
+        if odd := [token for token in tokens if not 0 <= token < of.words]:
+            return f"returned {brief(tokens)}; {brief(odd[0])} is none of the tokens, 0 to {of.words - 1}"
+        if len(share) > LONGEST:
+            return (
+                f"{tokens} comes in a share of all cases that is {len(share):,} characters long: toss coins and pick by shares of the two models, "
+                "and by what is worked out of them"
+            )
     shares = {tuple(tokens): Fraction(share) for tokens, share in got["shares"]}
-    if odd := next((t for t in shares if not 1 <= len(t) <= of.k + 1), None):
-        return f"returned {list(odd)}; wanted 1 to {of.k + 1} tokens"
     mass: dict[tuple[int, ...], Fraction] = {}
     for tokens, share in shares.items():
         for n in range(len(tokens) + 1):

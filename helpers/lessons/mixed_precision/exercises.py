@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from helpers import check, count
-from helpers.check.judges import each, own_work
+from helpers.check.judges import each, hearing_of, own_work
 from helpers.check.results import plain
 from helpers.lessons.mixed_precision.float_formats import Format
 from helpers.pytorch import dispatch_mode
@@ -341,10 +341,20 @@ _NOTES = {
 }
 
 
+#: how the result says whether PyTorch's own did it
+_BY_TORCH = "torch.amp.GradScaler ran, in part or whole"
+
+
 def _refuses(scaler: Any, optimizer: torch.optim.Optimizer, what: str) -> None:
     with suppress(RuntimeError):
         scaler.unscale_(optimizer)
         raise AssertionError(f"{what}, before update(), raised no RuntimeError")
+
+
+def _train_by_own(Scaler: Any, **fields: Any) -> dict[str, Any]:
+    """Train with this scaler, and hear whether PyTorch's own does it: a class made from it, or an object inside."""
+    with hearing_of(torch.amp.grad_scaler) as called:
+        return _train(Scaler, **fields) | {_BY_TORCH: called()}
 
 
 def _train(Scaler: Any, **fields: Any) -> dict[str, Any]:
@@ -388,12 +398,12 @@ def _train(Scaler: Any, **fields: Any) -> dict[str, Any]:
 
 @cache
 def _with_torchs(case: Training) -> dict[str, Any]:
-    return _train(partial(torch.amp.GradScaler, "cpu"), **vars(case))
+    return _train(partial(torch.amp.GradScaler, "cpu"), **vars(case)) | {_BY_TORCH: False}
 
 
 def check_Scaler(*cases: Training) -> None:
     known: dict[str, Any] = {"match": check.Match(rtol=1e-5, atol=1e-6), "verify": each(own_work("_amp_"))}
-    known |= {"drive": _train, "look": "3 · Gradients that vanish"}
+    known |= {"drive": _train_by_own, "look": "3 · Gradients that vanish"}
     for case in cases:
         known["note"] = " ".join(note for name, note in _NOTES.items() if getattr(case, name))
         check.function("Scaler", [case], [_with_torchs(case)], budget={"syncs": case.steps}, **known)

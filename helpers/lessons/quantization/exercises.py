@@ -1,5 +1,6 @@
 """Tests of lesson 13: integers and their scales, an int8 layer, a smoothed norm, and training for the rounding."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -16,8 +17,11 @@ from helpers.check.judges import each, own_work
 from helpers.check.results import plain
 from helpers.pytorch.dispatch_mode import Looking
 from helpers.pytorch.flops import contracts
+from helpers.simulator.accesses import accesses
 
 _AT_BYTE = "1 · One byte and a scale"
+#: operators that take no more than a shape and a dtype from a tensor
+_LIKE = re.compile(r"empty|zeros|ones|full|new_|rand")
 _TRAINING: dict[str, Any] = {"budget": {"syncs": 0}, "look": "Train for the rounding"}
 
 
@@ -142,11 +146,11 @@ class _Integers(Looking):
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         if "int_mm" in str(func):
             self.shapes.append([*args[0].shape, args[1].shape[1]])
-        if str(func).startswith(("aten._to_copy", "aten.copy_")):
-            inside = "copy_" in str(func)  # q.copy_(x), or x.to(torch.int8)
-            into, what = (args[0].dtype, args[1]) if inside else (kwargs.get("dtype"), args[0])
-            if into == torch.int8:
-                self.finite.append(what.isfinite().all())
+        touched = list(accesses(func, args, kwargs, result))
+        # x.to(torch.int8), q.copy_(x), a list's copy_, a sum as int8: whatever makes int8 of floats; a new tensor's like is not read
+        if any(t.dtype == torch.int8 for t, written in touched if written) and not _LIKE.search(str(func)):
+            floats = [t for t, written in touched if not written and t.is_floating_point()]
+            self.finite += [t.isfinite().all() for t in floats]
 
 
 def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:

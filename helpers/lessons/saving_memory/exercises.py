@@ -1,11 +1,8 @@
 """Tests of lesson 09: a step's bytes by arithmetic, a batch in pieces, checkpoints written and chosen, tensors put elsewhere."""
 
 import random
-import sys
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -16,10 +13,9 @@ from torch import nn
 
 from helpers import check, count
 from helpers.check.compare import difference
-from helpers.check.judges import each, each_value
+from helpers.check.judges import each, each_value, hearing_of
 from helpers.check.reference import reference
 from helpers.lessons.saving_memory.layer import Layer
-from helpers.pytorch.dispatch_mode import Looking
 
 # --- 9.3 training_memory ------------------------------------------------------------------------------------------
 
@@ -171,23 +167,10 @@ def _call(part: _Part, *tensors: torch.Tensor) -> Any:
     return part(*tensors)
 
 
-@contextmanager
-def _hearing_of_torchs() -> Iterator[Callable[[], bool]]:
-    """Gives whether PyTorch's own checkpoint was among the callers of any operator in this block, told by its file.
-
-    That is kept where an answer cannot write: not on a part, which it is given, and which it need not call as it is.
-    """
-    by_torch = False
-
-    class Callers(Looking):
-        def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-            nonlocal by_torch
-            # (in a list: a generator that is left half-way keeps the frames, and so their tensors)
-            callers = [frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe())]
-            by_torch = by_torch or torch.utils.checkpoint.__file__ in callers
-
-    with Callers():
-        yield lambda: by_torch
+#: how the result says whether PyTorch's own did it
+_BY_TORCH = "torch.utils.checkpoint called, in forward or backward"
+#: of PyTorch's own module, what an own checkpoint may use: no part of it runs anything again
+_OF_USE = ("detach_variable", "get_device_states", "set_device_states", "check_backward_validity")
 
 
 def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
@@ -200,24 +183,25 @@ def _chain(checkpointed: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     for _ in range(of.steps):
         x, other = torch.randn(of.rows, of.width, requires_grad=True), torch.rand(of.rows, of.width)
         h = x
-        with _hearing_of_torchs() as called:
+        with hearing_of(torch.utils.checkpoint, _OF_USE) as in_forward:
             for part in net:
                 fn = partial(_call, part) if of.frozen else part
                 h = checkpointed(fn, *((other, h) if of.late else (h, other) if of.two else (h,)))
-        by_torch = by_torch or called()
         loss = h.square().mean()
         del h
         drawn = torch.rand(of.steps - 1)  # between forward and backward: the generator is elsewhere now
         if of.width > 8 or of.steps > 1:  # what backward uses must be what the second run makes
             for part in net:
                 part.gain = torch.linspace(0.5, 1.5, of.width)
-        loss.backward()
+        with hearing_of(torch.utils.checkpoint, _OF_USE) as in_backward:
+            loss.backward()
+        by_torch = by_torch or in_forward() or in_backward()
         beside = {"random numbers after forward, after backward": [drawn, torch.rand(3)]}
         results.append({"loss": loss.detach(), "gradient of the input": x.grad} | beside)
     grads: list[torch.Tensor | None] = [w.grad for w in net.parameters()]
     none = "none: were only the inputs asked for theirs?"
     return {
-        "torch.utils.checkpoint called": by_torch,
+        _BY_TORCH: by_torch,
         "step": results,
         "gradients of the weights": none if all(g is None for g in grads) else grads,
     }
@@ -228,7 +212,7 @@ _by_torch = partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
 
 @cache
 def _as_torchs(**fields: Any) -> dict[str, Any]:
-    return _chain(_by_torch, **fields) | {"torch.utils.checkpoint called": False}
+    return _chain(_by_torch, **fields) | {_BY_TORCH: False}
 
 
 @cache

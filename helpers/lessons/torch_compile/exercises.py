@@ -233,7 +233,9 @@ def check_serve(*cases: Shapes) -> None:
 
 
 def _rewrite(addcmul_backend: Any, program: str, *_: int) -> dict[str, Any]:
-    """The program's numbers by the backend, twice, and as they are; and the operators that the backend's took."""
+    """The program's numbers by the backend and as they are, for the inputs that it was captured with and for others; and the
+    operators that the backend's took each time.
+    """
     tensors = {name: torch.randn(5, 2) for name in "abcde"}
     tensors |= {"row": torch.randn(1, 2), "column": torch.randn(5, 1)}
     captured: list[Any] = []
@@ -251,25 +253,29 @@ def _rewrite(addcmul_backend: Any, program: str, *_: int) -> dict[str, Any]:
     with compiling.watch(keep):
         torch.compile(plain)(**tensors)
     graph, example_inputs, args = captured
-    run, want = addcmul_backend(graph, example_inputs), plain(**tensors)
-    counted = count(run, *args)
-    out = counted.result
-    if not isinstance(out, tuple | list):
-        kind = type(out).__name__
-        raise AssertionError(f"the callable returned a {kind}; a compiled graph returns a tuple")
-    return {
-        "outs": [list(out), list(run(*args))],
-        "want": list(want) if isinstance(want, tuple) else [want],
-        "operators": counted.operators,
-        "by": dict(counted.by_operator),
-    }
+    others = [torch.randn_like(arg) for arg in args]
+    wants = [plain(**tensors), torch.fx.Interpreter(graph).run(*others)]  # which may be changed from here on
+    run = addcmul_backend(graph, example_inputs)
+    calls = []
+    for inputs, want in zip((args, others), wants, strict=True):
+        counted = count(run, *inputs)
+        out = counted.result
+        if not isinstance(out, tuple | list):
+            kind = type(out).__name__
+            raise AssertionError(f"the callable returned a {kind}; a compiled graph returns a tuple")
+        outs, want = list(out), list(want) if isinstance(want, tuple) else [want]
+        calls.append(
+            {"outs": outs, "want": want, "operators": counted.operators, "by": dict(counted.by_operator)}
+        )
+    return {"calls": calls}
 
 
 def _replaced(got: dict[str, Any], program: str, most: int, fused: int) -> str | None:
-    if any(difference(outs, got["want"], rtol=1e-4, atol=1e-5) for outs in got["outs"]):
-        return f"{program}: the numbers changed (operators run: {got['by']})"
-    if not 1 <= got["operators"] <= most or got["by"].get("aten.addcmul", 0) != fused:
-        return f"{program}: it ran {got['by']}; wanted {fused} addcmul, {most} operators in all"
+    for call, inputs in zip(got["calls"], ("", ", called with other inputs"), strict=True):
+        if difference(call["outs"], call["want"], rtol=1e-4, atol=1e-5):
+            return f"{program}{inputs}: the numbers changed (operators run: {call['by']})"
+        if not 1 <= call["operators"] <= most or call["by"].get("aten.addcmul", 0) != fused:
+            return f"{program}{inputs}: it ran {call['by']}; wanted {fused} addcmul, {most} operators in all"
     return None
 
 
