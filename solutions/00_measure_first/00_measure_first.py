@@ -449,6 +449,7 @@ machines = [
 machines += [Machine(30, ratio, scatter=0.02) for ratio in (1.05, 1 / 1.05)]
 machines += [Machine(30, 1.02, scatter=0.003, drift=0.05), Machine(100, 1.017, scatter=0.02)]
 words = {
+    "twice as fast, and six pairs": "faster",
     "the very same times": "cannot tell",
     "1,300 pairs, of which after won 780": "faster",
     "a clock of whole ticks: after won 3 pairs, 10 were even": "cannot tell",
@@ -664,7 +665,8 @@ def paired_speedup(before: np.ndarray, after: np.ndarray) -> tuple[float, float,
     Judged on sets of 200 series with n from 20 to 80, scatter of single runs from 1 % to 6 %, drift common to
     both members of a pair, and one run in twelve disturbed (up to four times as long): the interval holds the
     true ratio in 180 to 199 of them (95 % ± chance; 200 means too wide), and is typically (median of log-widths)
-    at most half as wide as `paired`'s. Of 6 to 19 pairs only low ≤ ratio ≤ high is asked.
+    at most half as wide as `paired`'s. Of 6 to 19 pairs it holds it in 160 or more, and is typically at most twice
+    as wide as `paired`'s.
     """
     ### BEGIN SOLUTION
     before, after = np.asarray(before, dtype=float), np.asarray(after, dtype=float)
