@@ -49,23 +49,20 @@ lesson.start("19_attention", evidence=["live (CPU)", "simulated (H100)", "record
 # SDPA(q[0], k[0], v[0])
 # ```
 #
-# The second only leaves out the batch dimension of 1. The results agree up to rounding, and nothing is printed. But one of the calls
-# holds the scores: a query is 64 numbers, and a row of scores is 2,048. How many times as much memory does the second call need,
-# beside q, k and v?
+# The second only leaves out the batch dimension of 1. The results agree up to rounding, and nothing is printed. One of them holds the
+# scores. A query has 64 numbers, its row of scores 2,048. How many times as much memory does the second call need, beside q, k and v?
 
 # %% experiment
-you = lesson.predict({"memory without the batch dimension: ×": ...}, choices=[1, 5, 25])
+you = lesson.predict({"memory without the batch dimension: ×": ...}, choices=[3, 8, 25])
 
 # %% experiment
 with_batch = experiments.step(SDPA, 2048)
 without = experiments.step(lambda q, k, v: SDPA(q[0], k[0], v[0]), 2048)
 more = {"memory without the batch dimension: ×": without.peak_live_bytes / with_batch.peak_live_bytes}
-lesson.keep(fallback=more["memory without the batch dimension: ×"])
 you.against_ratios(more, evidence="live (CPU)", what="memory")
 
 # %% [markdown]
-# About {{fallback:.0f}} times. For the second call PyTorch ran the formula written out, and did not say so. You repair such a call
-# in the running example.
+# About {{fallback:.0f}} times. For the second call PyTorch ran the formula written out, and did not say so.
 #
 # Run both ways forward and backward: the formula written out, and SDPA as in the first call. When n doubles, how many
 # times larger is the peak of memory? And does SDPA do fewer floating-point operations (FLOPs) than the formula, as many, or more?
@@ -90,21 +87,23 @@ def written_out(q, k, v):
 ways = {"written out": written_out, "SDPA": SDPA}
 lengths = (256, 512, 1024, 2048)
 steps = {name: [experiments.step(way, n) for n in lengths] for name, way in ways.items()}
-lesson.keep(more_flops=steps["SDPA"][-1].flops / steps["written out"][-1].flops - 1)
 you.against(experiments.when_n_doubles(steps), experiments.peaks(steps, lengths), evidence="live (CPU)")
 
 # %% [markdown]
+# The picture has slope 2 against slope 1; at 256 tokens the gap is still {{short_gap:.1f}} times.
+#
 # Written out, backward holds three matrices of n² numbers: the softmax's result, its gradient, and the gradient of
-# the scores. SDPA keeps **one number per query** instead: the logarithm of the sum of exp(score) over the row. Its
-# backward computes the scores **again**, block by block: a seventh matrix product, where the formula has six, and
-# {{more_flops:.0%}} more FLOPs.
+# the scores. In the opening call each is 2 · 2,048² · 4 bytes = 32 MiB; SDPA's result and three gradients are 4 MiB in all.
+# SDPA keeps **one number per query** instead: the logarithm of the sum of exp(score) over the row. Its
+# backward computes the scores **again**, block by block: a seventh matrix product, and {{more_flops:.0%}} more FLOPs.
 #
 # Is it slower, then? Take forward alone, where both ways do the same two products, on an H100: 4,096 tokens, batch 8, 16 heads of 64
 # features, bfloat16.
 #
 # - The n² numbers are 4.3 GB. To write or to read them once takes 1.3 ms, at the memory's 3.35 TB/s.
-# - The two products are 550 GFLOP: 0.56 ms at the Tensor Cores' 989 TFLOP/s. A fused kernel reaches about half of that speed.
+# - The two products are 550 GFLOP: 0.56 ms at the Tensor Cores' 989 TFLOP/s. The best fused kernel reaches about half of it.
 #
+# On a GPU PyTorch has three fused kernels, named *cuDNN*, *flash* and *efficient*. All use the idea that papers call *flash attention*.
 # How many times does the formula write or read the n² numbers? And its time is how many times SDPA's?
 
 # %% experiment
@@ -117,31 +116,34 @@ you = lesson.predict(
 )
 
 # %% experiment
-lesson.keep(
-    real_times=experiments.recorded_times("written out", "SDPA"),
-    efficient_times=experiments.recorded_times("efficient", "SDPA"),
-)
 you.against(
     experiments.of_h100(written_out),
     experiments.recorded_ways(),
     evidence="simulated (H100) · recorded (H100)",
 )
 
+# %% experiment tags=["fold"]
+plain, fast = (steps[name] for name in ("written out", "SDPA"))
+lesson.keep(fallback=more["memory without the batch dimension: ×"])
+lesson.keep(short_gap=plain[0].peak_live_bytes / fast[0].peak_live_bytes)
+lesson.keep(more_flops=fast[-1].flops / plain[-1].flops - 1)
+lesson.keep(real_times=experiments.recorded_times("written out", "SDPA"))
+lesson.keep(efficient_times=experiments.recorded_times("efficient", "SDPA"))
+lesson.keep(real_ms=1e3 * experiments.recorded_s("written out"), of_speed=experiments.of_memory_speed())
+
 # %% [markdown]
 # Six times: the first product writes them, the division reads and writes them, so does the softmax, and the second product reads them.
-# That is 6 · 1.3 ms at least, against 1.1 ms. On the recorded card the formula took {{real_times:.0f}} times as long as SDPA. **The
-# fast kernel wins by not moving numbers, and not by computing less.** Papers call it *flash attention*. PyTorch has
-# several, and they are not equally fast: *efficient* takes {{efficient_times:.1f}} times as long as cuDNN's.
-#
-# How can a softmax be computed without the whole row of scores?
+# That is 6 · 1.3 ms at least, and the formula's kernels reached only {{of_speed:.0%}} of the memory's speed. So it took {{real_times:.0f}}
+# times as long as SDPA. **The fast kernel wins by not moving numbers, and not by computing less.** The fused ones are not equally
+# fast: *efficient* takes {{efficient_times:.1f}} times as long as cuDNN's.
 #
 # ## 2 · A softmax that never sees its whole row
 #
 # The softmax of a row divides exp(score) by the sum of all exp(score). PyTorch subtracts the row's maximum first:
-# exp(score − maximum). The quotient stays the same. But the maximum is known only at the end of the row.
+# exp(score − maximum). But the maximum is known only at the end of the row.
 #
-# The way out: go through the row in blocks, and keep a **running maximum** and a **running sum**. What has to be done with the
-# old sum if a block brings a larger maximum? And what is the sum without any maximum?
+# The way out: go through the row in blocks, and keep a **running maximum** and a **running sum**. What is the sum
+# without any maximum? And what has to be done with the old sum if a block brings a larger maximum?
 
 # %% experiment
 you = lesson.predict(
@@ -165,9 +167,11 @@ for block in scores.split(2):
     highest = new
     rows.append([block.tolist(), highest.item(), shrink.item(), total.item()])
 whole = torch.exp(scores - scores.max()).sum()
-lesson.keep(running=total.item(), at_once=whole.item())
 naive = str(torch.exp(scores).sum().item())
 you.against(experiments.of_running(rows, naive), experiments.running(rows), evidence="live (CPU)")
+
+# %% experiment tags=["fold"]
+lesson.keep(running=total.item(), at_once=whole.item())
 
 # %% [markdown]
 # The old sum is multiplied by exp(old maximum − new maximum). That replaces the old maximum by the new one in every
@@ -180,7 +184,7 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 # - out ← out · shrink + Σ exp(score − new) · value
 #
 # So attention can go through the keys in blocks and keep three things per query: maximum, sum and result. At
-# the end it divides the result by the sum. This is exact: no weight is left out.
+# the end it divides the result by the sum. Up to rounding this is exact.
 
 # %% [markdown]
 # **Exercise 19.1 — attention in blocks** (★★★, 22 min)
@@ -202,13 +206,14 @@ you.against(experiments.of_running(rows, naive), experiments.running(rows), evid
 # last dimension, with <code>keepdim=True</code>. <code>out</code> goes the way of <code>total</code>, with
 # <code>weights @ values</code> in place of the sum of the weights.</details>
 #
-# <details><summary>Hint 2</summary>Causal: let <code>rows = slice(start, None)</code>, and read and write
+# <details><summary>Hint 2</summary>Let <code>rows = slice(start, None) if causal else slice(None)</code>, and read and write
 # <code>highest[..., rows, :]</code> and the others. Inside the block, the first row sees one key, the second row two:
 # <code>torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)</code> is true where −inf belongs.</details>
 #
 # <details><summary>The idea</summary>For each block: the scores, masked if causal; the new maximum, at least the old one; the weights; the
 # factor <code>shrink</code>; then <code>total</code> and <code>out</code>. Write the new maximum into <code>highest</code> last: the
-# factor needs the old one, and a slice of <code>highest</code> is a view.</details>
+# factor needs the old one, and a slice of <code>highest</code> is a view. Too many bytes? A name from the block before still holds its
+# array.</details>
 
 
 # %% exercise="blockwise_attention"
@@ -219,7 +224,8 @@ def blockwise_attention(
 
     q: (…, n, d); k: (…, m, d); v: (…, m, e). All float32 or all float64; the same leading dimensions, perhaps none.
     m is 1 or more, n may be 0. Scores may be tens of thousands above or below 0.
-    k and v may be expanded views: slice them. A product may copy the slice; a copy of the whole need not fit the budget.
+    k and v may be expanded views: slice them. If a product copies the slice, the copy counts; there is room for it in all tests.
+    A copy of the whole need not fit.
     block: 1 or more; it need not divide m, and may be larger. causal: query i sees keys 0 to i only; then n is m.
 
     Returns (…, n, e), of q's dtype: what F.scaled_dot_product_attention(q, k, v, is_causal=causal) gives. Do not call that.
@@ -227,7 +233,7 @@ def blockwise_attention(
     Budget:
     - FLOPs: 2 · (d + e) for each pair of a query and a key. With causal, a block of keys has no pairs with the queries
       before its first key.
-    - Memory at the peak, for each query: 4 arrays of a block's scores, of min(block, m) numbers each; 4 results, of e numbers
+    - Memory at the peak: all that the call allocates counts, with highest, total, out and masks. For each query: 4 arrays of a block's scores, of min(block, m) numbers each; 4 results, of e numbers
       each; 8 more numbers; and one copy of the query, d numbers. All of q's dtype. And 4,096 bytes.
     """
     highest = q.new_full((*q.shape[:-1], 1), float("-inf"))  # (…, n, 1): the running maximum of each query
@@ -293,8 +299,8 @@ check_blockwise_attention(check.case(*three(2, n=128, m=96, d=8, seed=22, dtype=
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your function never holds all the scores. How does it compare with SDPA and with the formula, on a GPU? It takes 256 of 4,096 keys a
-# block.
+# How does your function compare with SDPA and with the formula, on a GPU? It takes the 4,096 keys in
+# blocks of 256, here in bfloat16.
 
 # %% experiment
 you = lesson.predict(
@@ -307,32 +313,39 @@ you = lesson.predict(
 
 # %% experiment
 if runs := experiments.with_your_attention(ways, blockwise_attention):
+    you.against(experiments.of_yours(runs), experiments.costs(runs), evidence="simulated (H100)").show()
+
+# %% experiment tags=["fold"]
+if runs:
     formula_mib, sdpa_mib, your_mib = (run.more for run in runs)
     lesson.keep(formula_mib=formula_mib, sdpa_mib=sdpa_mib, your_mib=your_mib)
-    you.against(experiments.of_yours(runs), experiments.costs(runs), evidence="simulated (H100)").show()
+    lesson.keep(too_quick=1 - runs[0].seconds / experiments.recorded_s("written out"))
 
 # %% [markdown]
 # With an answer as in the hints the peak is {{your_mib:,.0f}} MiB, between the formula's {{formula_mib:,.0f}} and SDPA's
-# {{sdpa_mib:,.0f}}. And it is the slowest of the three. Each line of your loop is a kernel of its own, which reads a block of scores
-# from the GPU's memory or writes one. PyTorch's softmax is one kernel. Yours is four: maximum, subtraction, exp and sum. And the
-# running result is read and written for each block of keys.
+# {{sdpa_mib:,.0f}}: four blocks of scores, 256 MiB each, and the result. And it is the slowest: each line of your loop is a kernel, which
+# reads or writes the GPU's memory. A block takes 17 of them: two products, the division, four for the softmax, which is
+# one kernel in PyTorch, and ten that rescale sum and result and write them back. (These times are simulated: the formula's is
+# {{too_quick:.0%}} below the {{real_ms:.1f}} ms recorded in section 1. Its 64 MiB
+# more are the result, made while `scores` still has a name; SDPA's 2 are its number per query.)
 #
 # **Blocks save memory; only a fused kernel saves traffic.** It takes the *queries* in blocks too, so small that scores
-# and running result stay on the chip, from the first product to the last.
+# and running result stay on the chip, from the first product to the last. `torch.compile` joins the lines between two products,
+# but not the products.
 #
 # ## 3 · Which kernel did you get?
 #
-# SDPA is one function in front of several **backends**. *cuDNN*, *flash* and *efficient* are fused kernels.
-# *math* is the formula written out, with its n² numbers. SDPA looks at each call and chooses. If no fused
-# kernel takes the call, math does, and nobody tells you.
+# SDPA is one function in front of several **backends**: the fused kernels, and *math*. SDPA looks at each call and chooses. If no
+# fused kernel takes it, math does, and nobody tells you. *math* does the formula's steps as separate kernels. In bfloat16 it computes
+# them in float32, so it is slower than `written_out`: {{math_times:.1f}} times at 1,024 tokens, recorded.
 #
-# You test on your laptop's CPU, and train on an H100. The CPU has one fused kernel, a template for all kinds of floats, without
-# dropout. The H100 has all three, written for training in 16 or 32 bits. What one refuses, another may take.
-# Where do these calls get a fused kernel? q, k and v are bfloat16, and the call *float64* converts them first.
+# You test on your laptop's CPU, and train on an H100. The CPU has one fused kernel, a template for all kinds of floats. The H100's three
+# are written for training, in 16 bits, *efficient* also in 32. Say of three calls
+# where they get a fused kernel; the table then has seven. q, k and v are bfloat16; *float64* converts them first.
 
 # %% experiment
 you = lesson.predict(
-    {"a mask of bools": ..., "dropout_p=0.1": ..., "float64": ...},
+    {"three dimensions, no batch": ..., "dropout_p=0.1": ..., "float64": ...},
     choices=["on both", "on the CPU only", "on the GPU only", "on neither"],
 )
 
@@ -349,18 +362,20 @@ CALLS = {
 }
 kernels = {name: experiments.kernels_of(call, N) for name, call in CALLS.items()}
 fused = experiments.fused_on(kernels)
-lesson.keep(misleading=sum("only" in where for where in fused.values()), calls=len(fused))
-lesson.keep(in_float32=experiments.recorded_backends()["float32"])
 you.against(
     {call: fused[call] for call in you},
     experiments.backends(kernels),
     evidence="live (CPU) · recorded (H100)",
 )
 
+# %% experiment tags=["fold"]
+lesson.keep(misleading=sum("only" in where for where in fused.values()), calls=len(fused))
+lesson.keep(in_float32=experiments.recorded_backends()["float32"])
+lesson.keep(math_times=experiments.recorded_times("math", "written out", 1024))
+
 # %% [markdown]
 # **A fused kernel on one machine is no promise for another.** For {{misleading}} of these {{calls}} calls a test on the laptop tells you
-# the wrong thing. And on a GPU *flash* and *cuDNN* take only float16 and bfloat16: in float32 the H100 took *{{in_float32}}*, the slow
-# one.
+# the wrong thing. And in float32 the H100 took *{{in_float32}}*, the slow one.
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
@@ -379,13 +394,13 @@ for name in ("a mask that wants a gradient", "dropout_p=0.1", "three dimensions,
             print(f"{name}: {error} {experiments.reason(said)}")
 
 # %% [markdown]
-# Where you get no reason, take things out of the call, one at a time. In the first line it is this: the CPU's kernel makes no gradient
-# for a mask. The last line is the second call of section 1: fused kernels want four dimensions.
+# Where you get no reason, take things out of the call, one at a time. On a GPU look first at the dtype, the width of a head (a multiple
+# of 8, at most 256) and the last stride (1). In the first line it is this: the CPU's kernel makes no gradient for a mask.
 #
 # ## 4 · A mask is a rule, and skips blocks
 #
-# A mask as a tensor has n² numbers, which are read for every head. And the kernels do not look where it is empty: with
-# `is_causal=True` they skip the blocks above the diagonal, and with the same mask as a tensor they compute them.
+# A mask as a tensor has n² numbers, which are read for every head. With `is_causal=True` the kernels skip the blocks above the
+# diagonal; with the same mask as a tensor they compute them.
 #
 # But most masks are a **rule**: given the places of a query and a key, may the one look at the other?
 # [FlexAttention](https://docs.pytorch.org/docs/stable/nn.attention.flex_attention.html) takes the rule as a
@@ -398,7 +413,7 @@ for name in ("a mask that wants a gradient", "dropout_p=0.1", "three dimensions,
 # - a **sliding window**: causal, and only the last 256 keys, the query's own among them;
 # - **four documents** of 512, 128, 256 and 128 tokens in one row: each is causal, and sees no other.
 #
-# What share of the blocks is computed? (Draw the 8 × 8 blocks.)
+# What share of the 8 × 8 blocks is computed? Draw them.
 
 # %% experiment
 you = lesson.predict(
@@ -413,7 +428,7 @@ you = lesson.predict(
 # %% experiment
 from torch.nn.attention.flex_attention import create_block_mask
 
-here = "cpu"  # where q, k and v are, and what a rule reads
+here = "cpu"  # where q, k and v are
 document = torch.repeat_interleave(torch.arange(4), torch.tensor([512, 128, 256, 128])).to(here)
 
 
@@ -421,7 +436,7 @@ def causal(b, h, i, j):  # batch, head, place of the query, place of the key
     return i >= j
 
 
-def window(b, h, i, j):
+def sliding(b, h, i, j):
     return (i >= j) & (i - j < 256)
 
 
@@ -429,42 +444,33 @@ def documents(b, h, i, j):
     return (document[i] == document[j]) & (i >= j)
 
 
-rules = {"causal": causal, "sliding window of 256": window, "four documents": documents}
+rules = {"causal": causal, "sliding window of 256": sliding, "four documents": documents}
 masks = {  # None, None: one mask for all batches and all heads
     name: create_block_mask(rule, None, None, 1024, 1024, device=here, BLOCK_SIZE=128)
     for name, rule in rules.items()
 }
-you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evidence="arithmetic")
+you.against(experiments.shares(masks), experiments.of_masks(masks, rules), evidence="live (CPU)")
 
 # %% [markdown]
-# Causal keeps more than half, because every score of a block on the diagonal is computed. A window keeps a band, which
-# grows like n, and not like n². Smaller blocks follow a rule more closely, but each block has a fixed cost, and matrix units want large
-# ones. This explorer has 64 tokens:
+# Causal keeps more than half, because every score of a block on the diagonal is computed. In a whole block the kernel need not ask
+# the rule. A window keeps a band, which grows like n. Smaller blocks follow a rule more closely, but each has a fixed cost, and
+# Tensor Cores want large ones. This explorer has 64 tokens:
 
 # %% experiment
 from helpers.lessons.attention.explorer import mask_explorer
 
 mask_explorer("documents", block=8, documents=5)
 
-# %% experiment tags=["fold"]
-wide, narrow = (
-    {rule: mask_explorer(rule, block=block, documents=5).computed for rule in ("causal", "documents")}
-    for block in (16, 4)
-)
-lesson.keep(causal_wide=wide["causal"], causal_narrow=narrow["causal"])
-lesson.keep(documents_wide=wide["documents"], documents_narrow=narrow["documents"])
-
 # %% [markdown]
 # **Move it.** Set the block to 16, then to 4, with *causal* and with five *documents*. Whose share falls by the larger factor?
 #
-# <details><summary>Answer</summary>The documents', from {{documents_wide:.0%}} to {{documents_narrow:.0%}}; causal goes from {{causal_wide:.0%}} to
-# {{causal_narrow:.0%}}. A document shorter than a block wastes most of it.</details>
+# <details><summary>Answer</summary>The documents'. A document shorter than a block wastes most of it.</details>
 
 # %% [markdown]
 # **Exercise 19.2 — a mask as a rule** (★, 7 min)
 #
-# In a batch each row has documents of its own. Write the rule for such a batch: causal, in one's own document, and
-# within a sliding window. But the first tokens of a document stay visible for all of it, as
+# Write the rule for a batch whose rows have documents of their own: causal, in one's own document, and
+# within a sliding window. But the first tokens of a document stay visible for all its later tokens, as
 # [attention sinks](https://arxiv.org/abs/2309.17453).
 #
 # <details><summary>Hint 1</summary>The rule is a function inside your function. It reads <code>document[b, i]</code>, where the rule
@@ -481,13 +487,13 @@ lesson.keep(documents_wide=wide["documents"], documents_narrow=narrow["documents
 def visible(document: torch.Tensor, position: torch.Tensor, window: int, sinks: int):
     """A mask_mod for rows of documents: causal, a sliding window, and sinks.
 
-    document: (batch, n), whole numbers: the document of each token. One document may go on after another one.
+    document: (batch, n), whole numbers: the document of each token. A document may be interrupted: 0 0 1 1 0.
     position: (batch, n), whole numbers: the token's place in its document, from 0 on.
     window: 1 or more. sinks: 0 or more.
 
     Returns a function rule(b, h, i, j). It says for row b whether the query at place i may look at the key at place j:
     - both are of one document, and j is i or before it;
-    - and i - j is less than `window`, or the key is one of the first `sinks` tokens of its document.
+    - and i - j is less than `window` (it counts places in the row, not positions), or the key is one of the first `sinks` tokens of its document.
     b, h, i and j are int64 tensors whose shapes broadcast, such as (batch, 1, 1), (), (n, 1) and (n,). The answer: bools.
 
     create_block_mask(rule, batch, None, n, n) has to work, and keeps the blocks that the rule needs, and no more.
@@ -540,23 +546,23 @@ check_visible(
 # attend(q, k, v, block_mask=create_block_mask(rule, batch, None, n, n, device="cuda"))
 # ```
 #
-# What a block mask is worth on a real H100, forward (eight documents of 1,024 tokens each):
+# What a block mask is worth on a real H100, forward:
 
 # %% experiment
+experiments.recorded_blocks()
+
+# %% experiment tags=["fold"]
 block_s = experiments.recorded_block_times()
 by_tensor, by_rule = block_s["SDPA, causal as a mask of bools"], block_s["SDPA, is_causal=True"]
 flex_causal, flex_window = (block_s[f"FlexAttention, {rule}"] for rule in ("causal", "sliding window of 256"))
-lesson.keep(tensor_times=by_tensor / by_rule, window_times=flex_causal / flex_window)
-across = 8192 // 128  # blocks of 128: the triangle has 1 to 64 in a row of blocks, the window 3 at most
-lesson.keep(fewer_blocks=(3 * across - 3) / sum(range(1, across + 1)))
-experiments.recorded_blocks()
+lesson.keep(tensor_times=by_tensor / by_rule, skipping_times=block_s["SDPA, no mask"] / by_rule)
+lesson.keep(window_times=flex_causal / flex_window)
 
 # %% [markdown]
-# As a tensor of bools the causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`. For plain *causal* the
-# kernel written by hand beats the compiled one. But SDPA has no argument for a window, nor for documents in one row. The window has
-# {{fewer_blocks:.0%}} of the triangle's blocks, and with it FlexAttention is only {{window_times:.1f}} times as fast as with *causal*: a kernel with
-# so few blocks has other costs. For texts in one long row, and for windows, there is also
-# [`torch.nn.attention.varlen.varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) (*Further*).
+# As a tensor of bools the causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`. Skipping explains
+# {{skipping_times:.1f}} times (see *no mask*). The rest is the mask: it becomes bfloat16 numbers, 8,192² · 2 bytes = 128 MiB of the 144.
+# For plain *causal* the kernel written by hand beats the compiled one. But SDPA has no
+# argument for a window, nor for documents in one row. With the window FlexAttention is {{window_times:.1f}} times as fast as with *causal*.
 #
 # Build the block mask **once** for all layers: it depends on the rule, and not on q and k. Documents need a new one for each batch.
 
@@ -564,7 +570,7 @@ experiments.recorded_blocks()
 # ## The running example
 #
 # A colleague folds the heads into the batch, so that q has three dimensions: the opening call, in the script, as lesson 10 left
-# it. Repair `attention` and run the cell again. You are done when the first line says 1.0, and both simulated columns agree.
+# it. Repair `attention` and run the cell again. You are done when the first line says 1.0, and *before* and *after* are equal.
 
 # %% experiment
 from helpers import running_example
@@ -579,25 +585,26 @@ opening = experiments.step(attention, 2048).peak_live_bytes / with_batch.peak_li
 print(f"{opening:.1f} times the memory of the opening call with its batch dimension")
 script = running_example.after("10")
 board = running_example.compare(script.replace(attention=attention), script)  # after: the script's own
+board
+
+# %% experiment tags=["fold"]
 lesson.keep(folded_times=board.before.step_s / board.after.step_s)
 lesson.keep(folded_launches=board.before.launches - board.after.launches)
 lesson.keep(folded_mib=(board.before.peak_bytes - board.after.peak_bytes) / 2**20)
-lesson.keep(script_context=running_example.LARGE.context)
-board
+lesson.keep(script_context=running_example.LARGE.context, cpu_context=running_example.SMALL.context)
 
 # %% [markdown]
 # <details><summary>Answer</summary><code>return SDPA(q, k, v, is_causal=True)</code>: do not fold. Where q, k and v come with three dimensions,
 # <code>SDPA(q[None], k[None], v[None], is_causal=True)[0]</code> gets the fused kernel too.</details>
 #
 # The folded step takes {{folded_times:.2f}} times as long, has {{folded_launches:.0f}} launches more, and needs {{folded_mib:.0f}} MiB more,
-# with only {{script_context}} tokens. In bfloat16 *math* computes in float32, which makes it slower still. The last row is a small
-# model on your CPU, and says nothing about a GPU.
+# with only {{script_context}} tokens. The last row is a model of {{cpu_context}} tokens on your CPU, where so few gain nothing, and may lose.
 
 # %% [markdown]
 # ## Your own script
 #
 # The profiler says which attention runs: `…_flash_attention`, `…_efficient_attention` and `…_cudnn_attention` are fused;
-# `…_attention_math`, or a `_softmax`, is not. Here is a layer of PyTorch's own, in training mode:
+# `…_attention_math`, or a `_softmax`, is not. Here is a layer of PyTorch's own:
 
 # %% experiment
 import torch
@@ -618,8 +625,7 @@ for need_weights in (True, False):
             print(f"need_weights={need_weights}: {event.key} × {event.count}, {event.input_shapes[0]}")
 
 # %% [markdown]
-# `need_weights=True` is the default, and makes n² numbers, even if nobody uses them. In `eval()` without gradients this layer goes a way
-# of its own: profile that too. What to try:
+# `need_weights=True` is the default, and makes n² numbers, even if nobody uses them. What to try:
 #
 # 1. A softmax over (…, n, n), and no SDPA: call it. Here that is `need_weights=False`. Two traps: in a mask of bools True
 #    means *may look* for SDPA, and *may not* for `nn.MultiheadAttention`. And SDPA's `dropout_p` acts in `eval()` too, so pass
@@ -645,15 +651,14 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Written out, memory grows with n²; in a fused kernel with n. | At short n it matters little. |
-# | A fused kernel saves traffic; its backward computes more. | It pays while moving bytes is the limit. |
+# | Written out, memory grows with n²; in a fused kernel with n. | At short n the memory matters little; the launches still cost ({{folded_times:.2f}}× at {{script_context}} tokens). |
+# | A fused kernel saves traffic; its backward computes more. | Blocks without a fused kernel save only memory. |
 # | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
 # | A mask is a rule, and skips blocks. | Blocks on an edge are computed to the last score. |
 #
 # **Read on**: T. Dao and others, [FlashAttention](https://arxiv.org/abs/2205.14135) (2022); M. Milakov and N. Gimelshein, [Online
 # normalizer calculation for softmax](https://arxiv.org/abs/1805.02867) (2018); PyTorch on the
-# [backends](https://docs.pytorch.org/docs/stable/nn.attention.html). Lesson 20 goes on with keys and
-# values that are kept, lesson 21 with a kernel of your own.
+# [backends](https://docs.pytorch.org/docs/stable/nn.attention.html).
 
 # %% experiment
 lesson.progress()
@@ -1015,8 +1020,8 @@ you.against(
 # raises *No viable backend*. But PyTorch's page says of nested tensors: *not currently under active development*.
 #
 # A plain row of all texts goes to [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html), or to FlexAttention with
-# the rule `documents` of section 4. `varlen_attn` takes q, k and v of shape (tokens, heads, d), the places where the texts begin (`cu_seq_q`,
-# `cu_seq_k`), and no mask; `window_size=(-1, 0)` means causal. It calls the *flash* kernel, so it needs a GPU and 16 bits. It is not measured here.
+# the rule `documents` of section 4. `varlen_attn` takes q, k and v of shape (tokens, heads, d), where the N texts begin and the last one ends (`cu_seq_q`,
+# `cu_seq_k`: N + 1 numbers), the longest text (`max_q`, `max_k`), and no mask; `window_size=(-1, 0)` means causal. It calls the *flash* kernel, so it needs a GPU and 16 bits. It is not measured here.
 #
 # For training one goes one step further and fills rows of a fixed length with whole documents: **packing**. The shapes
 # stay the same in every
@@ -1027,7 +1032,7 @@ you.against(
 # **Exercise 19.6 — documents in one row** (★★, 20 min)
 #
 # Put whole documents into rows of `length` tokens, and make what the model needs beside the tokens: among it the two tables that `visible`
-# takes, `document` and `positions`. Do it without looking into a tensor, so that nothing would wait if the
+# takes: `document`, and `positions` as its `position`. Do it without looking into a tensor, so that nothing would wait if the
 # documents lay on a GPU: here all runs on the CPU, and waits are counted as on a GPU.
 #
 # <details><summary>Hint 1</summary>First decide on rows with lengths alone: put each document into the first row that has room, else open a new row
@@ -1162,7 +1167,7 @@ with warnings.catch_warnings(record=True) as said, torch.no_grad():
     with profile(profile_memory=True) as prof:
         flex_attention(q, k, v, block_mask=masks["sliding window of 256"])
 place = torch.arange(1024)
-same = torch.allclose(result, SDPA(q, k, v, window(0, 0, place[:, None], place)), atol=1e-5)
+same = torch.allclose(result, SDPA(q, k, v, sliding(0, 0, place[:, None], place)), atol=1e-5)
 you.against(experiments.of_flex(prof, said, 1024), experiments.largest(prof, same), evidence="live (CPU)")
 
 # %% [markdown]
