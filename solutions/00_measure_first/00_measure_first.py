@@ -665,8 +665,8 @@ def paired_speedup(before: np.ndarray, after: np.ndarray) -> tuple[float, float,
     Judged on sets of 200 series with n from 20 to 80, scatter of single runs from 1 % to 6 %, drift common to
     both members of a pair, and one run in twelve disturbed (up to four times as long): the interval holds the
     true ratio in 180 to 199 of them (95 % ± chance; 200 means too wide), and is typically (median of log-widths)
-    at most half as wide as `paired`'s. Of 6 to 19 pairs it holds it in 160 or more, and is typically at most twice
-    as wide as `paired`'s.
+    at most half as wide as `paired`'s. With 6 to 19 pairs the interval holds the true ratio in 160 or
+    more, and is typically at most twice as wide as `paired`'s.
     """
     ### BEGIN SOLUTION
     before, after = np.asarray(before, dtype=float), np.asarray(after, dtype=float)

@@ -1,8 +1,9 @@
 """Tests of lesson 18: a verdict from data, the design of a trial, the border of a claim that holds from some size on."""
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from helpers.lessons.sources_on_trial.experiments import Series
 
 #: pairs that a trial may run for each condition, change and control together
 PAIRS = 80
+#: where an interval leaves a question open: so many pairs are enough to say so, or so narrow an interval (a logarithm)
+LEAST, NARROW = PAIRS // 5, 0.01
 
 
 @dataclass(frozen=True)
@@ -47,11 +50,20 @@ class Claim:
     def verdict(self) -> str:
         if any(max(nothing, 1 / nothing) > self.half for _, nothing in self.true.values()):
             return "confounded"
-        holds = [change / self.half >= self.promised for change, _ in self.true.values()]
-        fails = [change * self.half < self.promised for change, _ in self.true.values()]
-        if all(holds):
-            return "confirmed"
-        return "refuted" if all(fails) else "partly" if any(holds) and any(fails) else "cannot tell"
+        return _word(_state(change, math.log(self.half), self.promised) for change, _ in self.true.values())
+
+
+def _state(ratio: float, reach: float, promised: float) -> str:
+    """Of a condition whose interval reaches from ratio / e^reach to ratio · e^reach."""
+    beyond = math.log(ratio / promised)  # whether it is met exactly is no matter of rounding
+    return "holds" if beyond >= reach - 1e-9 else "fails" if beyond < -reach - 1e-9 else "open"
+
+
+def _word(states: Iterable[str]) -> str:
+    found = set(states)
+    if len(found) == 1:
+        return {"holds": "confirmed", "fails": "refuted", "open": "cannot tell"}[found.pop()]
+    return "partly" if {"holds", "fails"} <= found else "cannot tell"
 
 
 class _Bench:
@@ -89,7 +101,7 @@ def _judged(report: check.Report) -> str | None:
     if sum(n for *_, n in runs) > claim.most:
         return f"{claim.name}: {sum(n for *_, n in runs)} pairs were run, wanted at most {claim.most}"
     if word == claim.verdict:
-        return None
+        return _does_not_follow(claim, runs)
     text = f"{claim.name}: you say {word!r}, wanted {claim.verdict!r}"
     for version in ("change", "nothing"):
         for condition in claim.true:
@@ -100,6 +112,45 @@ def _judged(report: check.Report) -> str | None:
                 reach = math.expm1(2 * claim.scatter / math.sqrt(n))
                 return f"{text}\n  {n} pairs of {version!r} under {condition!r}: the interval reaches {reach:.1%} up and down"
     return text
+
+
+def _does_not_follow(claim: Claim, runs: list[tuple[str, str, int]]) -> str | None:
+    """What speaks against the right verdict's coming from these runs: it may be said as soon as no further pair could change it."""
+
+    def ran(version: str, condition: str) -> tuple[int, float]:
+        """Pairs, and by how much the interval of all of them reaches up and down, as a logarithm."""
+        parts = [n for *which, n in runs if which == [version, condition]]
+        if not (n := sum(parts)):
+            return 0, math.inf
+        # each run has the claim's scatter about its own mean
+        return n, 2 * claim.scatter * math.sqrt((n - len(parts)) / (n - 1) / n)
+
+    def settles_nothing(version: str, condition: str) -> str:
+        n, reach = ran(version, condition)
+        if n >= LEAST or reach <= NARROW:
+            return ""
+        wide = f", whose interval reaches {math.expm1(reach):.1%} up and down" if n else ""
+        return (
+            f"{claim.name}: {claim.verdict!r} is right, and does not follow from what was run: {n} pairs of {version!r} under "
+            f"{condition!r}{wide}. An interval is that of the pairs that were measured: run more of them"
+        )
+
+    controls = {name: nothing for name, (_, nothing) in claim.true.items()}
+    left_out = [name for name in controls if abs(math.log(controls[name])) > ran("nothing", name)[1]]
+    if claim.verdict == "confounded":
+        few = (settles_nothing("nothing", name) for name in controls)
+        return None if left_out else next(filter(None, few), None)
+    if few_of_control := next(filter(None, (settles_nothing("nothing", name) for name in controls)), None):
+        return few_of_control
+    states, open_yet = list[Sequence[str]](), list[str]()
+    for name, (change, _) in claim.true.items():
+        state = _state(change, ran("change", name)[1], claim.promised)
+        few_pairs = settles_nothing("change", name) if state == "open" else ""
+        open_yet += [few_pairs] * bool(few_pairs)
+        states.append(("holds", "fails", "open") if few_pairs else (state,))
+    if all(_word(way) == claim.verdict for way in itertools.product(*states)):
+        return None
+    return next(iter(open_yet), None)
 
 
 def check_judge(*claims: Claim) -> None:

@@ -1,4 +1,4 @@
-# the control gets six pairs, the change all others: what it wins in noise is not seen: earns 1
+# the control gets six pairs, the change all others: what it wins in noise is not seen: earns 0
 def judge(promised, conditions, run, most):
     words = set()
     for condition in conditions:
