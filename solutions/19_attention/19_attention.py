@@ -14,7 +14,7 @@
 #
 # **Afterwards you can**
 # - write attention that never holds all the scores;
-# - say which kernel a call of `scaled_dot_product_attention` gets, make PyTorch complain if it is the slow one, and repair the call;
+# - say which kernel a call of `scaled_dot_product_attention` gets, make PyTorch complain if it is *math*, and repair the call;
 # - write a mask as a rule, and say how many blocks of scores it keeps.
 
 # %% setup
@@ -94,8 +94,8 @@ you.against(experiments.when_n_doubles(steps), experiments.peaks(steps, lengths)
 #
 # Written out, backward holds three matrices of n² numbers: the softmax's result, its gradient, and the gradient of
 # the scores. In the opening call each is 2 · 2,048² · 4 bytes = 32 MiB; SDPA's result and three gradients are 4 MiB in all.
-# SDPA keeps **one number per query** instead: the logarithm of the sum of exp(score) over the row. Its
-# backward computes the scores **again**, block by block: a seventh matrix product, and {{more_flops:.0%}} more FLOPs.
+# SDPA keeps **one number per query** instead: the logarithm of the sum of exp(score) over the row. A weight is
+# exp(score − that number), so nothing else of the row is needed. Its backward computes the scores **again**, block by block: a seventh matrix product, and {{more_flops:.0%}} more FLOPs.
 #
 # Is it slower, then? Take forward alone, where both ways do the same two products, on an H100: 4,096 tokens, batch 8, 16 heads of 64
 # features, bfloat16.
@@ -324,10 +324,9 @@ if runs:
 # %% [markdown]
 # With an answer as in the hints the peak is {{your_mib:,.0f}} MiB, between the formula's {{formula_mib:,.0f}} and SDPA's
 # {{sdpa_mib:,.0f}}: four blocks of scores, 256 MiB each, and the result. And it is the slowest: each line of your loop is a kernel, which
-# reads or writes the GPU's memory. A block takes 17 of them: two products, the division, four for the softmax, which is
-# one kernel in PyTorch, and ten that rescale sum and result and write them back. (These times are simulated: the formula's is
-# {{too_quick:.0%}} below the {{real_ms:.1f}} ms recorded in section 1. Its 64 MiB
-# more are the result, made while `scores` still has a name; SDPA's 2 are its number per query.)
+# reads or writes the GPU's memory. Each of the 16 blocks takes 17 of them: two products, the division, four for the softmax (PyTorch's own is one),
+# and ten that rescale sum and result and write them back. (These times are simulated: the formula's is
+# {{too_quick:.0%}} below the {{real_ms:.1f}} ms recorded in section 1.)
 #
 # **Blocks save memory; only a fused kernel saves traffic.** It takes the *queries* in blocks too, so small that scores
 # and running result stay on the chip, from the first product to the last. `torch.compile` joins the lines between two products,
@@ -340,8 +339,8 @@ if runs:
 # them in float32, so it is slower than `written_out`: {{math_times:.1f}} times at 1,024 tokens, recorded.
 #
 # You test on your laptop's CPU, and train on an H100. The CPU has one fused kernel, a template for all kinds of floats. The H100's three
-# are written for training, in 16 bits, *efficient* also in 32. Say of three calls
-# where they get a fused kernel; the table then has seven. q, k and v are bfloat16; *float64* converts them first.
+# take floats of 16 bits; *efficient* takes 32 too. For three calls, say on which machine they get a fused kernel. The table
+# afterwards shows seven. q, k and v are bfloat16; *float64* converts them first.
 
 # %% experiment
 you = lesson.predict(
@@ -375,7 +374,7 @@ lesson.keep(math_times=experiments.recorded_times("math", "written out", 1024))
 
 # %% [markdown]
 # **A fused kernel on one machine is no promise for another.** For {{misleading}} of these {{calls}} calls a test on the laptop tells you
-# the wrong thing. And in float32 the H100 took *{{in_float32}}*, the slow one.
+# the wrong thing. And in float32 the H100 took *{{in_float32}}*, the slowest of its three.
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
@@ -394,8 +393,8 @@ for name in ("a mask that wants a gradient", "dropout_p=0.1", "three dimensions,
             print(f"{name}: {error} {experiments.reason(said)}")
 
 # %% [markdown]
-# Where you get no reason, take things out of the call, one at a time. On a GPU look first at the dtype, the width of a head (a multiple
-# of 8, at most 256) and the last stride (1). In the first line it is this: the CPU's kernel makes no gradient for a mask.
+# Where you get no reason, take things out of the call, one at a time. On a GPU look first at the dtype, the width of a head (*flash*: at most 256,
+# the same for q, k and v) and the last stride (1). In the first line it is this: the CPU's kernel makes no gradient for a mask.
 #
 # ## 4 · A mask is a rule, and skips blocks
 #
@@ -560,9 +559,10 @@ lesson.keep(window_times=flex_causal / flex_window)
 
 # %% [markdown]
 # As a tensor of bools the causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`. Skipping explains
-# {{skipping_times:.1f}} times (see *no mask*). The rest is the mask: it becomes bfloat16 numbers, 8,192² · 2 bytes = 128 MiB of the 144.
+# {{skipping_times:.1f}} times (see *no mask*). The rest fits the mask's traffic: as bfloat16 numbers it has 8,192² · 2 bytes = 128 MiB of the 144,
+# and each of 16 heads reads them.
 # For plain *causal* the kernel written by hand beats the compiled one. But SDPA has no
-# argument for a window, nor for documents in one row. With the window FlexAttention is {{window_times:.1f}} times as fast as with *causal*.
+# argument for a window, nor, with plain tensors, for documents in one row. With the window FlexAttention is {{window_times:.1f}} times as fast as with *causal*.
 #
 # Build the block mask **once** for all layers: it depends on the rule, and not on q and k. Documents need a new one for each batch.
 
@@ -570,7 +570,8 @@ lesson.keep(window_times=flex_causal / flex_window)
 # ## The running example
 #
 # A colleague folds the heads into the batch, so that q has three dimensions: the opening call, in the script, as lesson 10 left
-# it. Repair `attention` and run the cell again. You are done when the first line says 1.0, and *before* and *after* are equal.
+# it. Repair `attention` and run the cell again. You are done when the first line says 1.0: then *before*, which is your
+# `attention`, and *after*, the script's own, are equal.
 
 # %% experiment
 from helpers import running_example
@@ -651,7 +652,7 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Written out, memory grows with n²; in a fused kernel with n. | At short n the memory matters little; the launches still cost ({{folded_times:.2f}}× at {{script_context}} tokens). |
+# | Written out, memory grows with n²; in a fused kernel with n. | At short n the memory matters little; more kernels still cost time ({{folded_times:.2f}}× at {{script_context}} tokens). |
 # | A fused kernel saves traffic; its backward computes more. | Blocks without a fused kernel save only memory. |
 # | No fused kernel fits: math runs, silently. | Inside `sdpa_kernel` without `MATH` it raises. |
 # | A mask is a rule, and skips blocks. | Blocks on an edge are computed to the last score. |

@@ -159,11 +159,11 @@ lesson.keep(
 lesson.keep(seen_graph_1=seen_gains["graph_us", 1])
 
 # %% [markdown]
-# - **One sequence.** GPT-2 gains nothing (recorded: {{seen_cache_1:.1f}} ×): launches are the limit, and without a cache there are fewer. The 7B model's {{without_7b:.0f}} ms become
+# - **One sequence.** GPT-2 loses a little (recorded: {{seen_cache_1:.1f}} ×): launches are the limit, and without a cache there are fewer. The 7B model's {{without_7b:.0f}} ms become
 #   {{token_7b:.0f}} ms (simulated).
 # - **64 sequences.** Without a cache all is computed again (recorded: {{seen_cache_64:.1f}} ×). The growing cache copies {{cat_gib:.1f}} GiB for one more place.
 # - **Launches.** {{masking}} of the static cache's turn its mask of bools into the numbers that SDPA adds to the scores, anew in each layer.
-# - **Recorded.** With a static cache 64 sequences took half as long as one: something disturbed the CPU. Trust only the graph's times.
+# - **Recorded.** With a static cache 64 sequences took half as long as one: something disturbed the CPU. So read ratios of recorded eager steps as rough, and trust the graph's times.
 #
 # A CUDA graph has one shape, and finds its data at the same addresses each time. With a static cache one graph is replayed for all tokens, and wins in both halves of the table: **this is what
 # the static cache is for.** (`torch.compile` can make one code for all shapes of a growing cache, but a CUDA graph is recorded anew for each.)
@@ -318,7 +318,7 @@ lesson.keep(slow_asking=3 * 50e-6 / experiments.recorded_graph_s())
 
 # %% [markdown]
 # Asking adds {{wait_long:.0%}} to an eager token, and {{wait_short:.0%}} to a graph's. The next token needs this one in any case, so only the way to the CPU and back is lost.
-# **The famous advice, no `.item()` in the loop, buys a few percent where a launch takes {{a_launch:.0f}} µs (simulated).** Behind a wait three launches no longer hide: the copy, `place += 1` and
+# **The famous advice, no `.item()` in the loop, buys a few percent where a launch takes {{a_launch:.0f}} µs (simulated).** After a wait the card has nothing to do until the CPU has launched three things: the copy, `place += 1` and
 # the replay. At 50 µs each (recorded: {{quick_us:.0f}} to {{slow_us:.0f}} µs) they are {{slow_asking:.0%}} of the recorded graph's {{seen_graph_ms:.2f}} ms. And a server does more between two steps: in vLLM scheduling took
 # [29% of the time](https://blog.vllm.ai/2024/09/05/perf-update.html) (2024, before a rewrite; Llama 3 8B, one H100).
 #
@@ -326,7 +326,8 @@ lesson.keep(slow_asking=3 * 50e-6 / experiments.recorded_graph_s())
 # times as fast, and one of the 7B model {{real_7b:.1f}} times. The mask counts too. Made once a step, it leaves {{step_launches}} of {{gpt2_launches}} launches (the loop adds 4). Made
 # in each layer, it makes the graph's step {{mask_share:.0%}} longer.
 #
-# A graph needs one shape, the same memory each time, and places in a tensor on the card. `argmax` and the next place may go into it as well. Then 2 of the 5 launches are left.
+# A graph needs one shape, the same memory each time, and places in a tensor on the card. `argmax`, the copy into `token` and `place += 1` may go in as well. Then 2 of the 5 launches are left: the
+# replay and `clone`.
 #
 # When is the text at its end? Somebody has to ask: once every few steps. A row that has ended runs on until then, because the graph's shape pays for it in any case.
 # What it makes is replaced by the token *end*.
@@ -497,7 +498,7 @@ lesson.keep(
 # Only {{static_used:.0%}} of the eight slots' steps make a token, and a step takes {{eight_ms:.2f}} ms, not {{one_ms:.2f}} ms.
 #
 # **{{all_steps:.0f}} times as many tokens a second, for all requests together** (GPT-2, simulated). One text alone got {{one_text:.1f}} times faster; recorded, with a slower CPU,
-# its step got {{seen_graph_1:.1f}} times faster. The cache by itself gains nothing, and makes the graph possible. The last factor of two is a few lines of plain Python that decide
+# its step got {{seen_graph_1:.1f}} times faster. For one text the cache by itself gains nothing; it makes the graph possible. The last factor of two is a few lines of plain Python that decide
 # who runs, plus a place for each row. (The first line is the 1,024th token of a text; these requests make {{request_mean:.0f}}.)
 #
 # ## The running example
@@ -558,7 +559,7 @@ lesson.verdicts(trials[:1], evidence="simulated (A100) · arithmetic")
 # |---|---|
 # | One sequence of 7B: a step takes {{best_read:.1f}} (gpt-fast, A100) to {{worst_read:.1f}} (simulated H100) times as long as reading the weights. | Small models: launches, or the least time of a kernel, make it many times as long. |
 # | More sequences in a batch cost little. | Once their caches are a noticeable part of the bytes. |
-# | A static cache copies only what is new, and has one shape. | It reads empty places too. In eager steps a small model gains nothing. |
+# | A static cache copies only what is new, and has one shape. | It reads empty places too. With one sequence, a small model in eager steps gains nothing. |
 # | Make a step one graph, and its mask once. | Large models on a quick CPU: their kernels take longer than the launches. |
 # | Not asking for each token buys a few percent where a launch takes {{a_launch:.0f}} µs. | A slow CPU, or one that works on the answer before the next step. |
 # | Let the next request in when one ends. | Requests of equal length gain nothing. |

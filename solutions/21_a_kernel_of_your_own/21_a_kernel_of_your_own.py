@@ -8,7 +8,7 @@
 # yourself, in Python, with [Triton](https://triton-lang.org/main/index.html).
 #
 # In this lesson you write two kernels and count what they load, store and compute. The second does a small part of what PyTorch's
-# operator does, and gives the same result. Then you see a kernel become an operator that trains. Several mistakes that you will meet on the way raise no error.
+# operator does, and gives the same result. Then you see a kernel become an operator that trains.
 #
 # You need no GPU. Triton's own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to
 # rounding, if the kernel is right. The course counts each element that goes through a pointer. And Triton's **compiler** runs here too: it translates
@@ -20,7 +20,7 @@
 # **Afterwards you can**
 # - write a kernel from programs, blocks and masks, for any shape and any strides;
 # - say how many bytes a kernel has to move, count how many it moves, and leave out what counts for nothing;
-# - say why a model with a kernel in it may no longer learn, and what PyTorch has to be told.
+# - make a kernel an operator that PyTorch can train.
 #
 # The exercises need Triton, 1 GB on disk: `make lab EXTRAS=kernels` installs it on Linux. Elsewhere you can read the lesson, which then
 # shows runs that were kept, and cannot test the exercises.
@@ -213,7 +213,8 @@ you.against(
 #
 # - **You need** `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`. Everything else in `tl` is
 #   allowed too, and so are `float("inf")` and other functions under `@triton.jit`.
-# - **Refused** in a kernel are lists, NumPy, Python's variables from outside, and all that Triton's compiler refuses. The test asks it.
+# - **Refused** in a kernel are lists, NumPy, and Python's variables from outside (unless they are a `tl.constexpr`). The test also compiles your kernel for an H100, and reports what
+#   the compiler refuses.
 # - **The test** hands you an x whose numbers only your kernel sees: in Python `x.max()` gives NaN. So the kernel does all the work. Shapes, strides and
 #   `x.new_empty(x.shape)`, which makes the result, work as always. (`empty_like` would keep the strides of x.)
 #
@@ -291,7 +292,8 @@ experiments.recorded_softmaxes(16_384)
 # ## 3 · Leave work out
 #
 # A kernel of your own can win where it does *less*. Here is such a place. A model writes eight texts at once, and each of them gets its next token (lesson 20).
-# A *KV cache* holds a key and a value for every earlier token, of 64 numbers each. It has room for 512 tokens of each text. The picture
+# A *KV cache* holds a key and a value for every earlier token, of 64 numbers each. It has room for 512 tokens of each text: `k` is (8 texts, 1 head, 512 places, 64 numbers), so place p
+# of text t begins at (t · 512 + p) · 64. The picture
 # below shows how much of it each text has filled.
 #
 # The new token has a query. Its product with a key is a score, softmax makes weights of the scores, and the result is the sum of the
@@ -394,7 +396,7 @@ you.against(measured, table, evidence=f"simulated (H100) · {experiments.LIVE}")
 experiments.rooms(counted.seen, [512, 1024])
 
 # %% [markdown]
-# With 512 places it just fits, since the compiler works the block off in parts. With 1,024 it does not, and no error says so. The compiler **spills**: it puts the
+# With 512 places it fits: not all numbers are needed at once. With 1,024 it does not, and no error says so. The compiler **spills**: it puts the
 # rest into memory, through the caches, and reads it back, which the course's counts do not include. More threads would share the block (`num_warps=8`), until the room grows again.
 #
 # So a kernel goes through the places **in blocks** of fixed size, and enters only blocks in which a place counts:
@@ -416,7 +418,7 @@ experiments.rooms(counted.seen, [512, 1024])
 # The softmax is carried from block to block. (Lesson 19 has the same; you do not need it.) `top` is the largest score so far. When a larger one comes, what was added up has exp(score − `top`), and should
 # have exp(score − `new`): that is a factor of exp(`top` − `new`) for all of it. An example: a first block has the scores 1 and 2, so `top` is 2 and `total` is
 # e⁻¹ + 1 = 1.37. A second block has the score 4. Then `shrink` is e⁻² = 0.14, and `total` is 1.37 · 0.14 + 1 = 1.19. That is e⁻³ + e⁻² + 1, as if the maximum had
-# been known. At the end the attention is `result / total`. A trap: if nothing counts in the *first* block, `top` stays −∞, and −∞ − (−∞) is NaN.
+# been known. At the end the attention is `result / total`. A trap: let in a first block in which nothing counts, and `top` stays −∞, and −∞ − (−∞) is NaN. A right `if` never does.
 #
 # The compiler is stricter than the interpreter. What a loop changes keeps its dtype and its shape: `total = 0`, or `result = 0.0` for a block, is refused. There is no
 # `break`, `continue` or `return` in a loop, and no `a < b < c`.
@@ -439,8 +441,8 @@ experiments.rooms(counted.seen, [512, 1024])
 # <details><summary>Hint 2</summary>The <code>if</code> is about numbers: <code>start</code>, <code>BLOCK</code>, <code>sinks</code>, <code>window</code> and <code>n</code>. Which
 # blocks hold a sink? Which reach into the window?</details>
 #
-# <details><summary>The idea</summary>The block from <code>start</code> to before <code>start + BLOCK</code> holds a sink if it begins before the last sink, and a place of the window if
-# it ends behind <code>n - window</code>. In it the mask is the hint's, and all else is as in <code>attend_kernel</code>.</details>
+# <details><summary>The idea</summary>A block holds a sink if its first place, <code>start</code>, is one. It holds a place of the window if its last place, <code>start + BLOCK - 1</code>, is at
+# <code>n - window</code> or later. In it the mask is the hint's, and all else is as in <code>attend_kernel</code>.</details>
 
 
 # %% exercise="attend_window"
@@ -525,23 +527,28 @@ experiments.for_gpu("attend_window", lambda: attend_window(q, k, v, filled, sink
 
 # %% [markdown]
 # Bytes and scores fall together now, and the registers no longer depend on the room. In time? This cache has 2 MB, which an H100 reads in less than a µs, and a
-# launch takes longer: here nobody would gain. And fewer bytes are less time only where there are programs for all of the card's 132 multiprocessors: with 8 texts of 32 heads
-# there are. We did not time this kernel. Another one that leaves out blocks was recorded on a real card: FlexAttention makes it of a rule, here for all queries of a long row.
+# launch takes longer: here nobody would gain. With 8 programs most of the card's 132 multiprocessors stand idle, and the longest text sets the time; 8 texts of 32 heads
+# would keep them busy. So here you counted work, and timed nothing. A kernel that leaves out blocks was timed on a real card: FlexAttention makes it of a rule, here for all queries of a
+# long row.
 
 # %% experiment
+lesson.keep(
+    mask_times=experiments.recorded_gain("SDPA, no mask"),
+    block_times=experiments.recorded_gain(of="SDPA, no mask"),
+)
 lesson.keep(window_times=experiments.recorded_gain())
 experiments.recorded_left_out()
 
 # %% [markdown]
-# With a *window of 256* a token looks at the 256 before it, and a twentieth of the blocks is computed. SDPA can only be told by a mask. As a tensor (first row) it makes SDPA compute
-# all blocks and throw most away, and that takes {{window_times:.0f}} times as long, whichever places it names. For the causal mask alone SDPA knows to leave blocks out, and is then
-# faster than FlexAttention: its kernel is the better one for each block.
+# With a *window of 256* a token looks at the 256 before it, and a twentieth of the blocks is computed. SDPA can be told of a window only by a tensor (as in the first row, whose mask is
+# another one). That takes {{window_times:.0f}} times as long: {{mask_times:.1f}} times by the tensor itself, which has to be read, and {{block_times:.1f}} times since all blocks are computed (*no
+# mask*). For the causal mask alone SDPA knows to leave blocks out, and is then faster than FlexAttention: its kernel is the better one for each block.
 #
 # So look first for who leaves out what you want to leave out: SDPA's `is_causal`, FlexAttention,
 # [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) on a GPU (`window_size`: a window; `seqused_k`: how far a cache is filled, for inference). Servers have
 # such kernels of their own ([W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180)).
 #
-# > **Rule.** A kernel of your own wins by what it does not load and not compute.
+# > **Rule.** A kernel of your own wins mostly by what it does not load and not compute.
 # > *Where it stops:* where nothing can be left out (a full cache); where an operator leaves it out already; and where the numbers that
 # > count lie scattered, because a GPU fetches 32 bytes at a time (lesson 01).
 #
@@ -706,7 +713,7 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100)")
 # |---|---|
 # | First an operator, then the compiler, then a kernel. | The algorithm itself has to change, or no operator knows your format. |
 # | Count elements loaded and stored; the least is every input once, every output once. | Products of matrices: there the arithmetic takes the time, if tiles are large enough. |
-# | A kernel of your own wins by what it does not load and not compute. | There is nothing to leave out, or an operator leaves it out already. |
+# | A kernel of your own wins mostly by what it does not load and not compute. | There is nothing to leave out, or an operator leaves it out already. |
 # | A mask at each load and store, `other` neutral for what follows. | A mask leaves out loads and stores, and no arithmetic: enter no block in which nothing counts. |
 # | A kernel goes into a model as an operator, with a fake and a gradient. | The compiler fuses nothing into it. |
 # | The interpreter finds wrong formulas, masks and strides; the compiler what a GPU would refuse, and what spills. | Neither knows about time, or about programs that run at once. |

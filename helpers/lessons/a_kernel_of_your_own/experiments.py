@@ -401,10 +401,12 @@ def recorded_left_out() -> Table:
     )
 
 
-def recorded_gain() -> float:
-    """How many times as long SDPA took with a mask as a tensor as FlexAttention with a window of 256, recorded."""
+def recorded_gain(
+    to: str = "FlexAttention, sliding window of 256", of: str = "SDPA, causal as a mask of bools"
+) -> float:
+    """How many times as long one recorded attention over 8,192 tokens took as another."""
     us, _ = _attention_us()
-    return us["SDPA, causal as a mask of bools"] / us["FlexAttention, sliding window of 256"]
+    return us[of] / us[to]
 
 
 def recorded_products() -> Table:

@@ -59,7 +59,7 @@ def silent(kernels: Kernels) -> Claim:
         "pytorch-attention",
         "where a fused implementation is not available, a warning says why",
         f"a call that falls back: {alone}; the same with math shut out: {shut_out}, and an error",
-        "partly: holds where math is not allowed; a call that falls back to it is silent"
+        "partly: a warning comes where math is not allowed, though not always with a reason; a call that falls back is silent"
         if heard == [False, True]
         else "confirmed" if all(heard) else "refuted",
         "3 · Which kernel did you get?",
