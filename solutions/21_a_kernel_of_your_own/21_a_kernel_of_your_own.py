@@ -346,9 +346,9 @@ experiments.cache_rooms(filled.tolist(), 512)
 you = lesson.predict(
     {"all places": ..., "up to the longest": ..., "a kernel": ..., "scores in the kernel": ...},
     choices={
-        "all places": experiments.SHARES,
-        "up to the longest": experiments.SHARES,
-        "a kernel": experiments.SHARES,
+        "all places": ["about 10 %", "about 20 %", "about 40 %", "about 80 %", "about 100 %"],
+        "up to the longest": ["about 10 %", "about 20 %", "about 40 %", "about 80 %", "about 100 %"],
+        "a kernel": ["about 10 %", "about 20 %", "about 40 %", "about 80 %", "about 100 %"],
         "scores in the kernel": [824, 3200, 4096],
     },
 )

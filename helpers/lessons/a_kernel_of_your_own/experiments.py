@@ -268,15 +268,10 @@ def cache_rooms(filled: Sequence[int], places: int) -> Picture:
     return Picture(fig, "arithmetic", f"{title}: {', '.join(map(str, filled))} are filled")
 
 
-_PERCENTS = (10, 20, 40, 80, 100)
-#: what a prediction of bytes offers
-SHARES = [f"about {percent} %" for percent in _PERCENTS]
-
-
 def shares(reads: Mapping[str, Way], cache_bytes: int) -> dict[str, str]:
-    """The bytes of each way against the cache's, to the nearest of SHARES."""
+    """The bytes of each way against the cache's, to the nearest choice of the prediction."""
     return {
-        name: f"about {min(_PERCENTS, key=lambda percent: abs(percent - 100 * way.bytes / cache_bytes))} %"
+        name: f"about {min((10, 20, 40, 80, 100), key=lambda percent: abs(percent - 100 * way.bytes / cache_bytes))} %"
         for name, way in reads.items()
     }
 
