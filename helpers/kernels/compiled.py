@@ -46,7 +46,7 @@ def compiled(seen: Watch, num_warps: int = 4, whole: bool = True) -> list[Compil
     [Compiled(name='double', refused='', registers=..., spilled_bytes=0, shared_bytes=0)]
 
     num_warps: of a program, 32 threads each. whole: ``False`` asks only whether Triton's language has all that a kernel uses,
-    which takes a tenth of a second. Raises RuntimeError where the compiler does not start.
+    which takes a tenth of a second. Raises RuntimeError where the compiler does not start, or takes minutes.
     """
     programs = list[Program]()
     for launch in seen.launches:
@@ -65,13 +65,16 @@ def compile_all(programs: Sequence[Program], num_warps: int = 4, whole: bool = T
     [0]
     """
     asked = [asdict(program) | {"num_warps": num_warps, "whole": whole} for program in programs]
-    run = subprocess.run(
-        [sys.executable, "-P", str(Path(__file__).with_name("for_gpu.py"))],
-        input=json.dumps(asked),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=_MOST_S,
-    )
+    try:
+        run = subprocess.run(
+            [sys.executable, "-P", str(Path(__file__).with_name("for_gpu.py"))],
+            input=json.dumps(asked),
+            capture_output=True,
+            encoding="utf-8",
+            timeout=_MOST_S,
+        )
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"Triton's compiler was not done within {_MOST_S:.0f} s") from None
     if run.returncode:
         raise RuntimeError(f"Triton's compiler did not start: {run.stderr.strip()[-500:]}")
     said = json.loads(run.stdout)

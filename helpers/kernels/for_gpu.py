@@ -31,6 +31,7 @@ def main() -> None:
 
 def _compiled(program: dict[str, Any], file: Path) -> dict[str, Any]:
     """refused: what the compiler says, where it takes the kernel "". The rest where it is compiled to the end (`whole`)."""
+    import triton  # type: ignore[import-not-found,unused-ignore]
     from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found,unused-ignore]
     from triton.compiler import ASTSource  # type: ignore[import-not-found,unused-ignore]
 
@@ -50,7 +51,7 @@ def _compiled(program: dict[str, Any], file: Path) -> dict[str, Any]:
         if not program["whole"]:
             _first_stage(source, target, options)
             return {"refused": ""}
-        made = _whole(source, target, options)
+        made = triton.compile(source, target=target, options=options)
         return {"refused": "", **_resources(made.asm["cubin"], file.with_suffix(".cubin"))}
     except Exception as problem:
         return {"refused": _said(problem)}
@@ -58,12 +59,6 @@ def _compiled(program: dict[str, Any], file: Path) -> dict[str, Any]:
 
 def _constant(value: Any, names: dict[str, Any]) -> Any:
     return eval(value["dtype"], names) if isinstance(value, dict) else value  # noqa: S307 - "tl.float32"
-
-
-def _whole(source: Any, target: Any, options: dict[str, Any]) -> Any:
-    import triton  # type: ignore[import-not-found,unused-ignore]
-
-    return triton.compile(source, target=target, options=options)
 
 
 def _first_stage(source: Any, target: Any, options: dict[str, Any]) -> None:

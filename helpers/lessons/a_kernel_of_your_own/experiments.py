@@ -224,7 +224,7 @@ def recorded_softmaxes(of: int = 0) -> Table:
     return table(rows, columns, evidence=recording.evidence, caption="float32, many calls in a row")
 
 
-def recorded_us(way: str, rows: int = 16384, columns: int = 4096) -> float:
+def recorded_us(way: str, rows: int, columns: int) -> float:
     """Microseconds of a recorded softmax over so many rows of so many numbers."""
     table = recordings.show("21/softmax", prefer="recorded").table or []
     return float(
