@@ -6,10 +6,9 @@
 # A GPU has one engine that computes and others that copy. They can work at the same time. An ordinary program gets one
 # thing after the other: copy a batch, compute, copy the next. With two queues and a few more lines, the copy runs
 # beside the compute. The same few lines can be wrong and still give right results on your machine today, and wrong
-# results on another machine tomorrow. So this lesson has two halves: how to hide copies, and how to know that nobody
-# reads a batch that has not arrived.
+# results on another machine tomorrow.
 #
-# **Time** 60 min, 27 of them for two exercises; *Further*: 75 min, with two more exercises. **Before this** lessons 00
+# **Time** 65 min, 28 of them for two exercises; *Further*: 64 min, with two more exercises. **Before this** lessons 00
 # (the simulated GPU and its clock) and 03 (the queue).
 #
 # **Afterwards you can**
@@ -78,18 +77,19 @@ def copy_behind_products(pinned, non_blocking):
 
 
 # %% experiment
-copies = {call: copy_behind_products("pinned" in call, "non_blocking" in call) for call in you}
-pinned, pageable = copies["pinned"], copies["pageable"]
-lesson.keep(queued_ms=1e3 * pinned.queued_s, sheet_gbs=experiments.pcie_gbs())
-lesson.keep(pinned_gbs=pinned.gbs, pageable_gbs=pageable.gbs)
+copies = experiments.each_call(copy_behind_products)
 waits = {call: copy.host for call, copy in copies.items()}
 you.against(waits, experiments.copies_table(copies), evidence="simulated (H100)", what="the host")
+
+# %% experiment tags=["fold"]
+lesson.keep(queued_ms=1e3 * copies["pinned"].queued_s, sheet_gbs=experiments.pcie_gbs())
+lesson.keep(pinned_gbs=copies["pinned"].gbs, pageable_gbs=copies["pageable"].gbs)
 
 # %% [markdown]
 # From pageable memory the host waits in both cases, because the host itself has to feed the bytes to the copy engine. It
 # waits longer than the copy takes: the copy has its place in the queue, and the four products come first. (CUDA says only
 # that the driver [*may*](https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html) wait for the queue here.
-# The simulator always does, for copies above 64 KB.) Only **pinned and `non_blocking` together** let the host go on.
+# The simulator always does, for copies above 64 KB.) With **pinned and `non_blocking` together** the host always goes on.
 # Pinned memory alone makes the copy faster, but the host still waits.
 #
 # The last column says how long the copy ran beside a kernel: never, not even in the fourth row. There the host is free,
@@ -111,8 +111,8 @@ you.against(waits, experiments.copies_table(copies), evidence="simulated (H100)"
 # | `b.wait_event(e)` | what is put into *b* from now on starts after the mark is reached |
 # | `e.synchronize()` | the *host* waits until the mark is reached |
 #
-# Only the last call holds the host. The others leave a note in a queue, and the host goes on at once. Nobody waits for
-# an event that was never recorded. Here are two loaders. The second one copies in a stream of its own, called `side`:
+# Only the last call holds the host. The others leave a note in a queue. Nobody waits for an event that was never
+# recorded. Here are two loaders. The second one copies in a stream of its own, called `side`:
 
 
 # %% experiment
@@ -127,14 +127,22 @@ def two_queues(gpu: Any, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tens
         with gpu.stream(side):
             x = batch.to(gpu.device, non_blocking=True)
         gpu.current_stream().wait_stream(side)  # whoever uses x comes after the copy
-        x.record_stream(gpu.current_stream())  # section 3
+        x.record_stream(gpu.current_stream())  # keeps x's memory until x was used: section 3
         yield x
 
 
 # %% [markdown]
-# Each step takes a batch from the loader, in pinned memory, and multiplies the batch by a square matrix. The copy takes
-# C = {{c_ms:.1f}} ms, the product K = {{k_ms:.1f}} ms. In the last row each step also calls `.item()`, to look at its
-# result. Is a step about the **sum** C + K, or the **max** of C and K?
+# The batches are in pinned memory, and this loop uses them:
+#
+# ```python
+# for x in loader(gpu, batches):
+#     y = x @ w
+#     if item:  # look at the result
+#         y[0, 0].item()
+# ```
+#
+# The copy takes C = {{c_ms:.1f}} ms, the product K = {{k_ms:.1f}} ms. Is a step about the **sum** C + K, or the **max** of C
+# and K?
 
 # %% experiment
 you = lesson.predict(
@@ -152,8 +160,6 @@ loops = {
     "two queues": experiments.run(two_queues),
     "two queues, .item() in each step": experiments.run(two_queues, item=True),
 }
-alone = loops["one queue"]
-lesson.keep(c_ms=1e3 * alone.copy_s, k_ms=1e3 * alone.product_s)
 you.against(
     {name: loop.nearer for name, loop in loops.items()},
     experiments.loops_table(loops),
@@ -162,23 +168,26 @@ you.against(
     what="a step is about the",
 )
 
+# %% experiment tags=["fold"]
+lesson.keep(c_ms=1e3 * loops["one queue"].copy_s, k_ms=1e3 * loops["one queue"].product_s)
+
 # %% [markdown]
 # Copying can overlap with computing, because they use different engines. (Two large products in two streams take turns:
-# one of them fills the GPU alone.)
+# one of them fills the GPU alone. Small kernels of two streams can run together.)
 #
 # The last loop has two queues, pinned memory and `non_blocking`, and still nothing overlaps: it is **serial**. `.item()`
 # waits for this step's product, and the next copy is launched only after that wait. Without `.item()` the host runs
-# ahead, and so it launches the copies early.
+# ahead, and so it launches the copies early. Nothing limits how far the copies run ahead, nor their memory: see the picture.
 #
 # **The rule.** A copy hides, and a step takes max(C, K), when the copy (1) has a stream of its own, and (2) is launched
-# before the host waits for the step in front of it. The host stays free when the copy (3) comes from pinned memory with
-# `non_blocking=True`. Point 2 is called **double buffering**: while one batch is in use, the next one is on its way.
+# before the host waits for the result of the previous batch. The host stays free when the copy (3) comes from pinned
+# memory with `non_blocking=True`. With two batches in memory, one in use and one on its way, this is **double buffering**.
 
 # %% [markdown]
 # **Exercise 5.1 — a prefetcher** (★★, 13 min)
 #
 # `two_queues` becomes serial as soon as the consumer waits in each step. Write the loader that does not, for any iterable
-# of batches.
+# of batches. (In the tests, `"values"` are small batches with real numbers; `"H100"` are large ones, for times and races.)
 #
 # <details><summary>Hint 1</summary>When you yield a batch, the copy of the next batch must have been launched already:
 # the consumer may wait for the GPU before it asks again.</details>
@@ -198,11 +207,11 @@ def prefetch(gpu: Any, batches: Iterable[torch.Tensor]) -> Iterator[torch.Tensor
 
     batches: CPU tensors of any shapes (also of no rows) and dtypes, each with memory of its own that nobody changes;
         there may be none. Pinned or not: from pageable memory it need not overlap, only be right.
-    A yielded tensor is used on the stream that is current for the consumer, until the consumer asks for the next
-    one. The consumer may wait for the GPU in every step, and may drop its tensor at any time.
+    A yielded tensor is used only on the stream that was current when the consumer asked for it, and only until the
+    consumer asks for the next one. The consumer may wait for the GPU in every step, and may drop its tensor at any time.
 
-    Takes at most 2 batches more from `batches` than it has yielded (memory!). Of the tensors that it has yielded and
-    the consumer has dropped, it keeps at most one. No races.
+    Limits, for memory: ≤ 2 batches read ahead; ≤ 1 old tensor (yielded, and dropped by the consumer) still referenced
+    by you. No races.
     Simulated time of n pinned batches ≤ C + n · (max(C, K) + 60 µs): only the first copy has nothing to hide
     behind. C = bytes ÷ PCIe's rate, K = the consumer's kernels; 60 µs: launches, waits, a margin.
     """
@@ -269,7 +278,8 @@ check_prefetch(  # right is worth a point, however slow
 #
 # Without the line `wait_stream`, the loop would still give right results whenever the copy happens to be done in time.
 # Here is such a program on two days. Between the launch of the copy and its use, the host is busy with something else:
-# for 2 ms on Monday, for 0.5 ms on Tuesday.
+# for 2 ms on Monday, for 0.5 ms on Tuesday. The copy takes {{c_ms:.1f}} ms. How many races does the simulated GPU
+# count on each day?
 
 
 # %% experiment
@@ -280,12 +290,21 @@ def no_wait(gpu, side, page, pause):
     return x.relu()
 
 
+# %% experiment
+you = lesson.predict({"Monday": ..., "Tuesday": ...}, choices=[0, 1])
+
+# %% experiment
 days = {
-    day: experiments.try_program(no_wait, pause) for day, pause in {"Monday": 2e-3, "Tuesday": 0.5e-3}.items()
+    "Monday": experiments.try_program(no_wait, 2e-3),
+    "Tuesday": experiments.try_program(no_wait, 0.5e-3),
 }
-print({day: f"races: {len(gpu.races)}" for day, gpu in days.items()})
-print(days["Monday"].races[0])
-experiments.days_picture(days)
+you.against(
+    {day: len(gpu.races) for day, gpu in days.items()},
+    experiments.days_picture(days),
+    experiments.races_table(days),
+    evidence="simulated (H100)",
+    what="races",
+)
 
 # %% [markdown]
 # Both days have the same race (stream 1 is `side`), although on Monday the copy was over before `relu` began. The
@@ -293,8 +312,7 @@ experiments.days_picture(days)
 # before the other. Two pieces of work are ordered if they are in one stream, or if a chain of waits (`wait_stream`, an
 # event, a synchronisation) leads from one to the other. This order is called
 # [**happens-before**](https://doi.org/10.1145/359545.359563). Two accesses to the same memory without this order, one of
-# them a write, are a **race**: on every run and every card. (Simulated batches have no values here, so you never see a
-# wrong result. On a real GPU you may.)
+# them a write, are a **race**: on every run and every card.
 #
 # Here are five programs. `side` is another stream, `page` a pinned batch on the host. Which ones have a race?
 
@@ -327,7 +345,8 @@ def page_again(gpu, side, page):
 
 
 def early_result(gpu, side, page):
-    y = torch.empty(BATCH, device=gpu.device).to("cpu", non_blocking=True)
+    x = page.to(gpu.device)
+    y = x.relu().to("cpu", non_blocking=True)  # y is in pinned memory: .to() makes it there
     y[0].sum()
 
 
@@ -348,7 +367,7 @@ you.against(verdicts, experiments.races_table(ran), evidence="simulated (H100)",
 # - A wait has a direction: in `a.wait_stream(b)`, *a* waits (`wrong_way`).
 # - In one stream the GPU needs no wait. The **host** does, because the host is in no stream. It may write a pinned page
 #   again, or read a result, only after a synchronisation (`page_again`, `early_result`). `gpu.synchronize()` waits for all
-#   streams. `event.synchronize()` waits for one mark, so it holds the host no longer than needed.
+#   streams, `event.synchronize()` for one mark.
 #
 # ### Who gets the memory next?
 #
@@ -360,8 +379,279 @@ you.against(verdicts, experiments.races_table(ran), evidence="simulated (H100)",
 # allocator that *s* uses x too. When x dies, its memory is kept back until the work that is in *s* at that moment is
 # done.
 #
-# The next two programs give right results on a good day. Which lines are missing? The table lists their races. `memory
-# reused` means: somebody writes into a dead tensor's memory while another stream still uses the old tensor.
+# Instead of a new tensor for each batch, a program can keep two and fill them in turn. This one has two races. Find both
+# before you run the cell.
+
+
+# %% experiment
+def ring_racy(gpu, pages):
+    side, sums = gpu.Stream(), []
+    buffers = [torch.empty(pages[0].shape, device=gpu.device) for _ in range(2)]
+    for i, page in enumerate(pages):
+        x = buffers[i % 2]
+        with gpu.stream(side):
+            x.copy_(page, non_blocking=True)
+        gpu.current_stream().wait_stream(side)
+        sums.append((x @ x).sum())
+    return torch.stack(sums)
+
+
+experiments.races_table({"ring_racy": experiments.try_pages(ring_racy)})
+
+# %% [markdown]
+# The second row: a copy fills a buffer that a product (`aten.mm`) may still read. The first row, `memory reused`, means:
+# somebody writes into a dead tensor's memory, and nothing puts this after the other stream's last use. Just before the
+# program, a tensor was filled with zeros (`aten.zero_`) and dropped; a buffer gets its memory. Work in the default stream
+# comes after the zeros. But `side` fills the buffer, and `side` waits for nothing.
+#
+# **Exercise 5.2 — two buffers in turn** (★★★, 15 min)
+#
+# Repair the program, and keep what overlaps.
+#
+# <details><summary>Hint 1</summary>The memory of the buffers: before the loop, <code>side</code> has to wait once for
+# the stream in which they were made.</details>
+#
+# <details><summary>Hint 2</summary>The copy must come after the last use of <i>its own</i> buffer, two steps ago.
+# <code>side.wait_stream(...)</code> would wait for the step before as well: then nothing overlaps. An event recorded
+# after each use can be waited for later.</details>
+#
+# <details><summary>The idea</summary>After making the buffers, <code>side.wait_stream(gpu.current_stream())</code>; one
+# event for each buffer, recorded after the product; before the copy, <code>side.wait_event(used[i % 2])</code>.</details>
+
+
+# %% exercise="ring"
+def ring(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
+    """Sum of all elements of x @ x for each page x. pages: n ≥ 1 pinned (d, d) CPU tensors. Returns (n,) on gpu.device.
+
+    Each page is copied and each x @ x computed, once: it stands for the work that copies hide behind. The caller does
+    not change the pages. Memory: the allocator's reserved bytes may grow by 5 pages (two buffers, one or two products,
+    one to spare), however many pages there are. No races, also between two calls.
+    Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's copy, K its product and sum.
+    """
+    ### BEGIN SOLUTION
+    side, sums = gpu.Stream(), []
+    buffers = [torch.empty(pages[0].shape, device=gpu.device) for _ in range(2)]
+    used = [gpu.Event(), gpu.Event()]
+    side.wait_stream(gpu.current_stream())  # the buffers' memory may have been somebody's before
+    for i, page in enumerate(pages):
+        x = buffers[i % 2]
+        with gpu.stream(side):
+            side.wait_event(used[i % 2])
+            x.copy_(page, non_blocking=True)
+        gpu.current_stream().wait_stream(side)
+        sums.append((x @ x).sum())
+        used[i % 2].record()
+    return torch.stack(sums)
+    ### END SOLUTION
+
+
+# %% test="ring" points=1
+from helpers.lessons.streams_and_double_buffering.exercises import Squares, check_ring
+
+check_ring(Squares("values", 48, n=8), Squares("H100", 4096, n=8))
+
+# %% hidden="ring" points=1
+### BEGIN HIDDEN TESTS
+from helpers.lessons.streams_and_double_buffering.exercises import Squares, check_ring
+
+check_ring(
+    Squares("values", 40, 9),
+    Squares("A100", 2048, 10),
+    Squares("H100", 6000, 4),
+    Squares("H100", 1500, 1),
+)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## The running example
+#
+# The CUDA graph of lesson 07 needs a step without a wait, and the script still waits once in a step, for the copy of its
+# batch. Below, the next batch is sent while the current step runs: from pinned memory, `non_blocking`, on a stream of its
+# own. Each pinned page is dropped at once. This is safe: PyTorch's
+# [allocator](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/core/CachingHostAllocator.h) keeps it until
+# the copy is done. Refilling a page that you keep is not.
+
+# %% experiment
+import itertools
+
+from helpers import running_example
+
+
+def sent_ahead(batches, gpu):
+    main, side = gpu.current_stream(), gpu.Stream()
+    sent = None
+    for pieces in itertools.chain(batches, [None]):
+        ready = sent
+        main.wait_stream(side)  # it has sent `ready`
+        if pieces is not None:
+            with gpu.stream(side):
+                sent = pieces.pin_memory().to(gpu.device, non_blocking=True).long()
+        if ready is not None:
+            ready.record_stream(main)
+            yield ready[:, :-1], ready[:, 1:]
+
+
+# %% experiment
+before = running_example.after("04")
+faster = before.replace(to_device=sent_ahead)
+board = running_example.compare(before, faster)
+lesson.keep(script_bytes=board.after.copied_bytes)
+experiments.time_and_waits(board)
+
+# %% [markdown]
+# Only the log still waits (a *sync*), once in five steps. The time stays as it was: a batch of {{script_bytes:,.0f}} bytes
+# leaves nothing to hide.
+
+# %% [markdown]
+# ## Your own script
+#
+# Look first at whether your batches are pinned, and whether any copy runs beside a kernel. The block profiles three of your
+# steps and prints both. Open its file with the command below; with a GPU, the timeline has one lane per stream. Try first
+# `DataLoader(…, pin_memory=True)` with `non_blocking=True`, then remove what waits in each step (`.item()`, lesson 03), and
+# only then a stream of your own, as in Exercise 5.1. For races on a real GPU,
+# [`TORCH_CUDA_SANITIZER=1`](https://docs.pytorch.org/docs/stable/cuda._sanitizer.html) is PyTorch's prototype. It works by
+# happens-before too, for kernels and not for the host.
+
+# %% experiment
+from helpers.own_script import simulated_cuda, toy
+
+with simulated_cuda("H100") as gpu:  # at home: without this line, on your own GPU
+    model, optimizer, loss_fn, loader, device, step = toy("cuda", batch=4096)
+
+    batches = iter(loader)
+    first = next(batches)
+    step(first)  # kernels are loaded
+    print("pinned:", [x.is_pinned() for x in first])
+    with gpu.profile() as prof:  # at home: torch.profiler.profile()
+        for _, batch in zip(range(3), batches):
+            step(batch)
+    prof.export_chrome_trace("copies.json.gz")
+
+from helpers import trace
+
+seen = trace.read("copies.json.gz")
+o = trace.overlap(seen)
+print(f"copy beside a kernel: {o.copy_and_compute / max(o.copy, 1e-9):.0%}")
+print(trace.classify(seen))
+
+# %% [markdown]
+# The toy's batches are not pinned, and no copy is hidden. But the verdict is launches: pinned memory alone does not save
+# the toy.
+#
+# ```bash
+# python -m helpers copies.json.gz
+# ```
+#
+# ## On the real GPU
+#
+# On a real GPU the calls are `torch.cuda.Stream()`, `torch.cuda.stream(a)` and so on. Here are three loops, simulated and
+# recorded on a real H100 (and live, if you have a GPU). A step is
+# `model(batch.to(device, non_blocking=True))[0, 0].item()`, with 64 MiB in pageable memory (`serial`) or in pinned memory
+# (`pinned`). In `double_buffered` a prefetcher, as in Exercise 5.1, hands over the batch. The model is four linear layers:
+# 4 · 2 · 8,192 · 2,048² operations, twice the 2 · 4,096³ of section 2. Is all of the copy hidden on the real GPU?
+
+# %% experiment
+real = experiments.real_loops(("serial", "pinned", "double_buffered"))
+experiments.real_table(real)
+
+# %% experiment tags=["fold"]
+page, pin, double = (runs["recorded"] for runs in real.values())
+lesson.keep(real_serial=1e3 * page.step_s, real_pinned=1e3 * pin.step_s, real_double=1e3 * double.step_s)
+lesson.keep(page_gbs=64 * 2**20 / page.copy_s / 1e9, pin_gbs=64 * 2**20 / pin.copy_s / 1e9)
+lesson.keep(real_idle=1e6 * double.idle_s, sim_idle=1e6 * real["double_buffered"]["simulated"].idle_s)
+lesson.keep(real_hidden=double.hidden_s / double.copy_s)
+
+# %% [markdown]
+# Pin first: pinned memory alone takes a step from {{real_serial:.1f}} to {{real_pinned:.1f}} ms, although the host still waits.
+# The second queue takes it to {{real_double:.1f}} ms. The recorded rates are {{pin_gbs:.0f}} GB/s from pinned memory and
+# {{page_gbs:.0f}} GB/s from pageable memory.
+#
+# One thing is different. With two queues the recorded GPU has no kernel for {{real_idle:.0f}} µs of each step, the
+# simulated one for {{sim_idle:.0f}} µs. After `.item()` the queue is empty, and the real CPU needs longer for its
+# Python and its launches. The copy is launched first and begins alone, so only {{real_hidden:.0%}} of it is hidden.
+
+# %% [markdown]
+# ## Sources on trial
+#
+# These claims are judged by what you saw above. Lesson 18 has three more.
+
+# %% experiment
+from helpers.lessons.streams_and_double_buffering import claims
+
+lesson.verdicts(
+    claims.on_trial(copies, verdicts, real, one_queue, two_queues),
+    evidence="simulated (H100) · recorded (H100)",
+    shown=("05-pin-memory", "05-speeds-the-copy"),
+)
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | Pin first: in the recorded loops that is most of the gain. | Copies that are short beside the step. |
+# | Pinned *and* `non_blocking`, or the host may wait. | `non_blocking` copies up to 64 KB: there it may go on at once from pageable memory, too. |
+# | A copy hides in a stream of its own. | C > K: send fewer bytes. |
+# | Launch the next copy before you wait for this step. | A loop that never waits: its host runs ahead anyway. |
+# | `a.wait_stream(b)`: *a* waits for what is in *b* now. | *b* holds later work that *a* does not need: wait for an event. |
+# | In one stream the GPU needs no wait. | The host is in no stream: `event.synchronize()`. |
+# | Across streams: `record_stream` before the tensor dies. | A host that runs far ahead fills the memory: *Further*. |
+#
+# **Read on**: PyTorch, [*CUDA semantics*](https://docs.pytorch.org/docs/stable/notes/cuda.html) (streams, pinned memory) and
+# [*A guide on good usage of non_blocking and pin_memory()*](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
+# · L. Lamport, [*Time, clocks, and the ordering of events in a distributed system*](https://doi.org/10.1145/359545.359563)
+# (1978).
+
+# %% experiment
+lesson.progress()
+
+# %% [markdown]
+# ## Further
+#
+# Four sections that stand alone.
+#
+# ### How much is a second queue worth? (4 min)
+#
+# Batches of 64 MiB are multiplied by square matrices of growing width. The copy is always the same, C = {{c_ms:.1f}} ms.
+# The product's time grows with the width; at 4,096 it was K = {{k_ms:.1f}} ms. At which width does the second queue gain
+# most, and is the loop there at least twice as fast?
+
+# %% experiment
+you = lesson.predict(
+    {"the gain is largest at width": ..., "the loop is at least twice as fast there": ...},
+    choices={
+        "the gain is largest at width": [256, 1024, 2048, 4096, 16384],
+        "the loop is at least twice as fast there": ["yes", "no"],
+    },
+)
+
+# %% experiment
+widths = (256, 1024, 2048, 4096, 16384)
+loops = {
+    w: [experiments.run(load, shape=(2**24 // w, w)) for load in (one_queue, two_queues)] for w in widths
+}
+gain = {width: alone.step_s / beside.step_s for width, (alone, beside) in loops.items()}
+best = max(gain, key=gain.get)
+lesson.keep(best_gain=gain[best], best_ratio=loops[best][0].copy_s / loops[best][0].product_s)
+answers = {
+    "the gain is largest at width": best,
+    "the loop is at least twice as fast there": "yes" if gain[best] >= 2 else "no",
+}
+rows = {f"width {width:,}, two queues": beside for width, (_, beside) in loops.items()}
+you.against(answers, experiments.loops_table(rows), evidence="simulated (H100)", what="simulated")
+
+# %% [markdown]
+# In one queue a step takes C + K. The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
+# hiding a short copy saves a short copy, and behind a short product only that much of the copy fits. Of these widths the
+# best has C ÷ K = {{best_ratio:.2f}} and is {{best_gain:.2f}} times as fast.
+#
+# Double buffering makes no copy faster. Something else runs beside the copy. If C is larger than K, send fewer bytes
+# (uint8, lesson 04): no number of streams brings a step below C.
+#
+# ### Two racy programs (2 min, and an exercise)
+#
+# Both programs give right results on a good day. How many races does each have, and which lines are missing? (As in
+# `early_result`, what arrives at the CPU is in pinned memory.)
 
 
 # %% experiment
@@ -379,20 +669,26 @@ def norms_racy(gpu, chunks):
     return [value.item() for value in arrived]
 
 
+# %% experiment
+you = lesson.predict({"squares_racy": ..., "norms_racy": ...}, choices=[0, 1, 2, 3])
+
+# %% experiment
 racy = {
     "squares_racy": experiments.try_pages(squares_racy),
     "norms_racy": experiments.try_pages(norms_racy, on_gpu=True),
 }
-experiments.races_table(racy)
+races = {name: len(gpu.races) for name, gpu in racy.items()}
+you.against(races, experiments.races_table(racy), evidence="simulated (H100)", what="races")
 
 # %% [markdown]
-# **Exercise 5.2 — two racy programs** (★★, 14 min)
+# **Exercise 5.3 — two racy programs** (★★, 14 min)
 #
 # Repair both programs, and keep what overlaps. (In the table, `aten._to_copy` is `.to`, `aten.mm` is `@`, and
 # `aten._local_scalar_dense` is `.item()`.)
 #
 # <details><summary>Hint 1</summary>For each row of the table: which of the two has to come first, and in which queue is
-# the other one? The stream of that other one (or the host) has to wait.</details>
+# the other one? The stream of that other one (or the host) has to wait. A <i>memory reused</i> row needs no wait: tell the
+# allocator who else uses the tensor.</details>
 #
 # <details><summary>Hint 2</summary><code>squares</code> needs two more lines, one for each of its races.
 # <code>norms</code> needs one line, outside of any loop.</details>
@@ -405,8 +701,9 @@ experiments.races_table(racy)
 def squares(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
     """Sum of all elements of x @ x for each page x. pages: n ≥ 1 pinned (d, d) CPU tensors. Returns (n,) on gpu.device.
 
-    Each page is copied and each x @ x computed, once. No races, also between two calls. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's
-    copy, K its product and sum. Memory: all the pages' may be taken.
+    Each page is copied and each x @ x computed, once. The caller does not change the pages. No races, also between two
+    calls. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's copy, K its product and sum. It may use as much GPU
+    memory as all pages together (the next section says why).
     """
     ### BEGIN SOLUTION
     side, sums = gpu.Stream(), []
@@ -457,275 +754,9 @@ check_norms(Squares("values", 4, 6), Squares("A100", 1024, 12), Squares("H100", 
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## The running example
-#
-# The script still waits once in a step, for the copy of its batch. Below, the next batch is sent while the current step
-# runs: from pinned memory, `non_blocking`, on a stream of its own. The simulated GPU would name a race.
-
-# %% experiment
-import itertools
-
-from helpers import running_example
-
-
-def sent_ahead(batches, gpu):
-    main, side = gpu.current_stream(), gpu.Stream()
-    sent = None
-    for pieces in itertools.chain(batches, [None]):
-        ready = sent
-        main.wait_stream(side)  # it has sent `ready`
-        if pieces is not None:
-            with gpu.stream(side):
-                sent = pieces.pin_memory().to(gpu.device, non_blocking=True).long()
-        if ready is not None:
-            ready.record_stream(main)
-            yield ready[:, :-1], ready[:, 1:]
-
-
-# %% experiment
-before = running_example.after("04")
-faster = before.replace(to_device=sent_ahead)
-board = running_example.compare(before, faster)
-lesson.keep(script_syncs=board.before.syncs, script_syncs_now=board.after.syncs)
-lesson.keep(script_bytes=board.after.copied_bytes)
-board
-
-# %% [markdown]
-# The waits fall from {{script_syncs:.1f}} a step to {{script_syncs_now:.1f}}: only the log still waits, once in five steps.
-# The time stays as it was, because there was nothing to hide: a batch is {{script_bytes:,.0f}} bytes, and its copy takes
-# microseconds of a step that takes milliseconds. Sending ahead pays where a batch is large, or where the CPU has to decode
-# it. Still, one wait less is a gain: the CPU can now launch far ahead, and the CUDA graph of lesson 07 needs a step without
-# a wait.
-
-# %% [markdown]
-# ## Your own script
-#
-# Look first at whether any copy runs beside a kernel. The block profiles three of your steps, and says whether your
-# batches are pinned. Read the file with the line below it: with a GPU the picture has a lane for each stream, and shows who
-# waits for whom. Try first `DataLoader(…, pin_memory=True)` with `non_blocking=True`, then remove what waits in each step
-# (`.item()`, lesson 03), and only then a stream of your own, as in Exercise 5.1. For races there,
-# [`TORCH_CUDA_SANITIZER=1`](https://docs.pytorch.org/docs/stable/cuda._sanitizer.html) is PyTorch's prototype. It works by
-# happens-before too, for kernels and not for the host.
-
-# %% experiment
-from helpers.own_script import simulated_cuda, toy
-
-with simulated_cuda("H100") as gpu:  # at home: without this line, on your own GPU
-    model, optimizer, loss_fn, loader, device, step = toy("cuda", batch=4096)
-
-    batches = iter(loader)
-    first = next(batches)
-    step(first)  # kernels are loaded
-    print("pinned:", [x.is_pinned() for x in first])
-    with gpu.profile() as prof:  # at home: torch.profiler.profile()
-        for _, batch in zip(range(3), batches):
-            step(batch)
-    prof.export_chrome_trace("copies.json.gz")
-
-from helpers import trace
-
-print(trace.classify(trace.read("copies.json.gz")))
-
-# %% [markdown]
-# The toy's batches are not pinned. *Waiting for a copy* and *sync* are two causes of this GPU's idle time. But the first line
-# says launches: pinned memory alone does not save the toy.
-#
-# ```bash
-# python -m helpers copies.json.gz
-# ```
-#
-# ## On the real GPU
-#
-# On a real GPU the calls are `torch.cuda.Stream()`, `torch.cuda.stream(a)` and so on. Here are three loops, simulated and
-# recorded on a real H100 (and live, if you have a GPU). They copy batches of 64 MiB from pageable memory (`serial`), from
-# pinned memory (`pinned`), and from pinned memory with the next batch prefetched (`double_buffered`). Each loop calls
-# `.item()` in every step. Is all of the copy hidden on the real GPU?
-
-# %% experiment
-real = experiments.real_loops(("serial", "pinned", "double_buffered"))
-page, pin, double = (runs["recorded"] for runs in real.values())
-lesson.keep(real_serial=1e3 * page.step_s, real_pinned=1e3 * pin.step_s, real_double=1e3 * double.step_s)
-lesson.keep(page_gbs=64 * 2**20 / page.copy_s / 1e9, pin_gbs=64 * 2**20 / pin.copy_s / 1e9)
-lesson.keep(real_idle=1e6 * double.idle_s, sim_idle=1e6 * real["double_buffered"]["simulated"].idle_s)
-lesson.keep(real_hidden=double.hidden_s / double.copy_s)
-experiments.real_table(real)
-
-# %% [markdown]
-# The real GPU keeps the order of section 2. Pinned memory takes a step from {{real_serial:.1f}} to {{real_pinned:.1f}}
-# ms, and the second queue takes it to {{real_double:.1f}} ms. The recorded rates are {{pin_gbs:.0f}} GB/s from pinned
-# memory and {{page_gbs:.0f}} GB/s from pageable memory.
-#
-# One thing is different. With two queues the recorded GPU has no kernel for {{real_idle:.0f}} µs of each step, the
-# simulated one for {{sim_idle:.0f}} µs. After `.item()` the queue is empty, and the real CPU needs longer for its
-# Python and its launches. The copy is launched first and begins alone, so only {{real_hidden:.0%}} of it is hidden.
-# Without the read in each step (lesson 03), the CPU would run ahead, and this pause would go too.
-
-# %% [markdown]
-# ## Sources on trial
-#
-# The claims are judged by what you measured above, and by short programs in
-# `helpers/lessons/streams_and_double_buffering/claims.py`. Three of them are shown here; the other two are kept for lesson 18.
-
-# %% experiment
-from helpers.lessons.streams_and_double_buffering import claims
-
-lesson.verdicts(
-    claims.on_trial(copies, verdicts, one_queue, two_queues),
-    evidence="simulated (H100)",
-    shown=("05-pin-memory", "05-speeds-the-copy", "05-non-blocking-safe"),
-)
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | Pinned *and* `non_blocking`, or the host waits. | `non_blocking` copies up to 64 KB: there the host may go on at once from pageable memory, too. |
-# | A copy hides in a stream of its own. | C > K: send fewer bytes. |
-# | Launch the next copy before you wait for this step. | A loop that never waits: its host runs ahead anyway. |
-# | `a.wait_stream(b)`: *a* waits for what is in *b* now. | *b* holds later work that *a* does not need: wait for an event. |
-# | In one stream the GPU needs no wait. | The host is in no stream: `event.synchronize()`. |
-# | Across streams: `record_stream` before the tensor dies. | A host that runs far ahead fills the memory: *Further*. |
-#
-# **Read on**: PyTorch, [*CUDA semantics*](https://docs.pytorch.org/docs/stable/notes/cuda.html) (streams, pinned memory) and
-# [*A guide on good usage of non_blocking and pin_memory()*](https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html)
-# · L. Lamport, [*Time, clocks, and the ordering of events in a distributed system*](https://doi.org/10.1145/359545.359563)
-# (1978) · C. Flanagan and S. Freund, [*FastTrack*](https://doi.org/10.1145/1542476.1542490) (2009), how to check
-# happens-before cheaply.
-
-# %% experiment
-lesson.progress()
-
-# %% [markdown]
-# ## Further
-#
-# Four sections. The third comes after the second; the others stand alone.
-#
-# ### How much is a second queue worth? (4 min)
-#
-# Batches of 64 MiB are multiplied by square matrices of growing width. The copy is always the same, C = {{c_ms:.1f}} ms.
-# The product's time grows with the width; at 4,096 it was K = {{k_ms:.1f}} ms. At which width does the second queue gain
-# most, and is the loop there at least twice as fast?
-
-# %% experiment
-you = lesson.predict(
-    {"the gain is largest at width": ..., "the loop is at least twice as fast there": ...},
-    choices={
-        "the gain is largest at width": [256, 1024, 2048, 4096, 16384],
-        "the loop is at least twice as fast there": ["yes", "no"],
-    },
-)
-
-# %% experiment
-widths = (256, 1024, 2048, 4096, 16384)
-loops = {
-    w: [experiments.run(load, shape=(2**24 // w, w)) for load in (one_queue, two_queues)] for w in widths
-}
-gain = {width: alone.step_s / beside.step_s for width, (alone, beside) in loops.items()}
-best = max(gain, key=gain.get)
-lesson.keep(best_gain=gain[best], best_ratio=loops[best][0].copy_s / loops[best][0].product_s)
-answers = {
-    "the gain is largest at width": best,
-    "the loop is at least twice as fast there": "yes" if gain[best] >= 2 else "no",
-}
-rows = {f"width {width:,}, two queues": beside for width, (_, beside) in loops.items()}
-you.against(answers, experiments.loops_table(rows), evidence="simulated (H100)", what="simulated")
-
-# %% [markdown]
-# In one queue a step takes C + K. The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
-# hiding a short copy saves a short copy, and behind a short product only that much of the copy fits. Of these widths the
-# best has C ÷ K = {{best_ratio:.2f}} and is {{best_gain:.2f}} times as fast.
-#
-# Double buffering makes no copy faster. Something else runs beside the copy. If C is larger than K, send fewer bytes
-# (uint8, lesson 04): no number of streams brings a step below C.
-#
-# ### Two buffers in turn (3 min, and an exercise)
-#
-# `squares` makes a new tensor for each page. This program makes two, and fills them in turn. It has two races:
-
-
-# %% experiment
-def ring_racy(gpu, pages):
-    side, sums = gpu.Stream(), []
-    buffers = [torch.empty(pages[0].shape, device=gpu.device) for _ in range(2)]
-    for i, page in enumerate(pages):
-        x = buffers[i % 2]
-        with gpu.stream(side):
-            x.copy_(page, non_blocking=True)
-        gpu.current_stream().wait_stream(side)
-        sums.append((x @ x).sum())
-    return torch.stack(sums)
-
-
-experiments.races_table({"ring_racy": experiments.try_pages(ring_racy)})
-
-# %% [markdown]
-# The second row is the one to expect: a copy fills a buffer that a product still reads. The first row is about the
-# memory of the buffers. Just before the program, a tensor was filled with zeros (`aten.zero_`) and dropped, and a
-# buffer gets its memory. Work in the default stream comes after the zeros. But `side` fills the buffer, and `side`
-# waits for nothing.
-#
-# **Exercise 5.3 — two buffers in turn** (★★★, 15 min)
-#
-# Repair the program, and keep what overlaps.
-#
-# <details><summary>Hint 1</summary>The memory of the buffers: before the loop, <code>side</code> has to wait once for
-# the stream in which they were made.</details>
-#
-# <details><summary>Hint 2</summary>The copy must come after the last use of <i>its own</i> buffer, two steps ago.
-# <code>side.wait_stream(...)</code> would wait for the step before as well: then nothing overlaps. An event recorded
-# after each use can be waited for later.</details>
-#
-# <details><summary>The idea</summary>After making the buffers, <code>side.wait_stream(gpu.current_stream())</code>; one
-# event for each buffer, recorded after the product; before the copy, <code>side.wait_event(used[i % 2])</code>.</details>
-
-
-# %% exercise="ring"
-def ring(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
-    """What squares returns, in little memory: sum of all elements of x @ x for each of n ≥ 1 pinned (d, d) CPU tensors.
-
-    Each page is copied and each x @ x computed, once: it stands for the work that copies hide behind.
-    Memory: the allocator's reserved bytes may grow by 5 pages (two buffers, one or two products, one to spare), however
-    many pages there are. No races. Simulated time as for squares: ≤ C + n · (max(C, K) + 60 µs).
-    """
-    ### BEGIN SOLUTION
-    side, sums = gpu.Stream(), []
-    buffers = [torch.empty(pages[0].shape, device=gpu.device) for _ in range(2)]
-    used = [gpu.Event(), gpu.Event()]
-    side.wait_stream(gpu.current_stream())  # the buffers' memory may have been somebody's before
-    for i, page in enumerate(pages):
-        x = buffers[i % 2]
-        with gpu.stream(side):
-            side.wait_event(used[i % 2])
-            x.copy_(page, non_blocking=True)
-        gpu.current_stream().wait_stream(side)
-        sums.append((x @ x).sum())
-        used[i % 2].record()
-    return torch.stack(sums)
-    ### END SOLUTION
-
-
-# %% test="ring" points=1
-from helpers.lessons.streams_and_double_buffering.exercises import Squares, check_ring
-
-check_ring(Squares("values", 48, n=8), Squares("H100", 4096, n=8))
-
-# %% hidden="ring" points=1
-### BEGIN HIDDEN TESTS
-from helpers.lessons.streams_and_double_buffering.exercises import Squares, check_ring
-
-check_ring(
-    Squares("values", 40, 9),
-    Squares("A100", 2048, 10),
-    Squares("H100", 6000, 4),
-    Squares("H100", 1500, 1),
-)
-### END HIDDEN TESTS
-
-# %% [markdown]
 # ### What does `record_stream` cost? (6 min)
 #
-# (Do Exercise 5.3 first: `two_buffers` below gives its idea away.) 20 batches pass through three loaders, one batch at a
+# (Do Exercise 5.2 first: `two_buffers` below gives its idea away.) 20 batches pass through three loaders, one batch at a
 # time, and the host never waits. For how many batches does the allocator take memory from the card, and which loader has
 # a race?
 
@@ -790,10 +821,10 @@ you.against(answers, experiments.memory_table(loops), evidence="simulated (H100)
 # {{recorded_waits}}. The third loader never frees anything. There the *copy* waits, by events, and {{buffers}} batches are
 # enough however far ahead the host is.
 #
-# **The rule:** `record_stream` is always right, and costs memory where the host runs far ahead. Where memory is
-# short, keep the buffers and order their uses with events. (FSDP2, of lesson 15, avoids `record_stream` for this
-# reason: [PyTorch's tutorial](https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html), "How FSDP2
-# works".)
+# **The rule:** `record_stream` orders nothing. It is right for the stream that you name, together with a wait, and before
+# the tensor dies. It costs memory where the host runs far ahead. Where memory is short, keep the buffers and order their
+# uses with events. (FSDP2, of lesson 15, avoids `record_stream` for this reason: [PyTorch's
+# tutorial](https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html), "How FSDP2 works".)
 #
 # ### Three engines and a host (3 min, and an exercise)
 #

@@ -198,7 +198,7 @@ def check_prefetch(*cases: Batches) -> None:
     _check("prefetch", cases, _consume, look, _wrong_batches, _slow_batches)
 
 
-# --- 5.2 squares, ring, norms -------------------------------------------------------------------------------------
+# --- 5.2 ring, 5.3 squares, norms ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def check_norms(*cases: Squares) -> None:
     _check("norms", cases, _sum_chunks, "the host is in no queue", _wrong_norms)
 
 
-# --- 5.3 pipeline -------------------------------------------------------------------------------------------------
+# --- 5.4 pipeline -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

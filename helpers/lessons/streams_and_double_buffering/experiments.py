@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -15,6 +15,9 @@ from helpers.plots.picture import Picture
 from helpers.simulator import DEVICES, Kernel, Race
 from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
+
+if TYPE_CHECKING:
+    from helpers.running_example import Board
 
 #: a batch of float32: 64 MiB
 BATCH = (4096, 4096)
@@ -62,6 +65,12 @@ def copy_of(held_s: float, ran: Sequence[Kernel]) -> Copy:
     return Copy(held_s, copy.duration_s, copy.bytes, beside, sum(k.duration_s for k in ran[:place]))
 
 
+def each_call(copy_behind: Callable[[bool, bool], Copy]) -> dict[str, Copy]:
+    """call → its copy. copy_behind: (pinned, non_blocking) → a copy behind kernels."""
+    calls = ("pageable", "pageable, non_blocking=True", "pinned", "pinned, non_blocking=True")
+    return {call: copy_behind("pinned" in call, "non_blocking" in call) for call in calls}
+
+
 def copies_table(copies: Mapping[str, Copy]) -> Table:
     """call → what it did."""
     rows = [
@@ -98,11 +107,6 @@ class Loop:
         """Which the step's time is nearer to: "sum" or "max" of a copy and a product."""
         total, larger = self.copy_s + self.product_s, max(self.copy_s, self.product_s)
         return "sum" if abs(self.step_s - total) < abs(self.step_s - larger) else "max"
-
-    @property
-    def gbs(self) -> float:
-        copies = [k for k in self.ran if k.kind == "copy h2d"]
-        return sum(k.bytes for k in copies) / sum(k.duration_s for k in copies) / 1e9
 
 
 def run(
@@ -222,6 +226,16 @@ def races_table(gpus: Mapping[str, Any]) -> Table:
         ]
         rows += [(name, *race) for race in races or [("none", "", "")]]
     return table(rows, ["program", "race", "first", "second"], evidence=EVIDENCE)
+
+
+# --- the running example -------------------------------------------------------------------------------------------
+
+
+def time_and_waits(board: Board) -> Table:
+    """Of a comparison of two scripts the rows that matter here, and whether both train alike."""
+    whole = board.table()
+    rows = [row for row in whole.rows if row[0] in ("time", "syncs")]
+    return table(rows, whole.columns, evidence=EVIDENCE, caption=whole.caption.rpartition(" · ")[2])
 
 
 # --- on a real GPU ------------------------------------------------------------------------------------------------
