@@ -8,7 +8,7 @@
 # beside the compute. The same few lines can be wrong and still give right results on your machine today, and wrong
 # results on another machine tomorrow.
 #
-# **Time** 65 min, 28 of them for two exercises; *Further*: 64 min, with two more exercises. **Before this** lessons 00
+# **Time** 60 min, 28 of them for two exercises; *Further*: 64 min, with two more exercises. **Before this** lessons 00
 # (the simulated GPU and its clock) and 03 (the queue).
 #
 # **Afterwards you can**
