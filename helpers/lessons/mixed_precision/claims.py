@@ -36,7 +36,7 @@ def _speed() -> Claim:
         f"simulated, autocast to fp16 against PyTorch's defaults, which allow TF32 in convolutions: {simulated}; published, with {changed}: "
         f"{fast / slow:.2f} times against TF32",
         "confirmed" if len(reached) == len(gains) else "refuted" if not reached
-        else "partly: holds when the batch is large; the source names neither its batch nor what it compares with",
+        else "partly: only simulated, and there it holds when the batch is large; the source names neither its batch nor what it compares with",
         "2 · What autocast casts",
     )  # fmt: skip
 

@@ -20,7 +20,9 @@ from helpers.lessons.mixed_precision.float_formats import FORMATS, Format
 from helpers.models import GPT2, ResNet
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
-from helpers.simulator.devices import efficiencies
+from helpers.running_example.scores import Score, score
+from helpers.running_example.script import Script
+from helpers.simulator.devices import steps_off_by
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
@@ -155,15 +157,6 @@ class Peaks:
         )
 
 
-def times_as_fast(before: str) -> float:
-    """A published step of GPT-2 small on an A100: its time in "fp32" or "tf32" over that in bf16."""
-    steps = [step for step in efficiencies()["steps"] if step["what"].startswith("gpt2-124m")]
-    ms = {
-        kind: next(step["measured_ms"] for step in steps if kind in step["what"]) for kind in (before, "bf16")
-    }
-    return float(ms[before] / ms["bf16"])
-
-
 def cast(inputs: Sequence[Any], dtype: torch.dtype) -> list[Any]:
     """The tensors among the inputs in this dtype."""
     return [t.to(dtype) if torch.is_tensor(t) else t for t in inputs]
@@ -279,13 +272,21 @@ def flows(run: Learned) -> Picture:
     }
     return format_picture.float_ranges(
         {
-            f"{name}; fp16 makes ≈ {100 * (v.half() == 0).double().mean().item():.0f} % of them 0": v.tolist()
+            f"{name}; in fp16 ≈ {_per_cent(v.half() == 0)} are 0, ≈ {_per_cent(_subnormal(v.half()))} subnormal": v.tolist()
             for name, v in groups.items()
         },
         ["bf16", "fp16"],
         evidence="live (CPU)",
         title="A loss with the factor 1/100,000: its gradients, and what fp16 can hold",
     )
+
+
+def _per_cent(those: Tensor) -> str:
+    return f"{100 * those.double().mean().item():.0f} %"
+
+
+def _subnormal(some: Tensor) -> Tensor:
+    return (some != 0) & (some.abs() < torch.finfo(some.dtype).smallest_normal)
 
 
 def like(run: Learned, plain: Learned) -> str:
@@ -343,6 +344,11 @@ class Matmuls:
         """The rate of those that miss, over that of those that fit."""
         return self.reached(self.missing) / self.reached(self.fitting)
 
+    def least_near(self, columns: int) -> float:
+        """The least FLOP/s of those that fit and have from 2/3 to 3/2 of the work of `of_columns(columns)`."""
+        work = self.of_columns(columns).flops
+        return min(matmul.rate for matmul in self.fitting if work / 1.5 < matmul.flops < 1.5 * work)
+
     @staticmethod
     def reached(some: Sequence[Matmul]) -> float:
         """Median FLOP/s of those of 1.5 to 4.5 GFLOP."""
@@ -378,6 +384,20 @@ class Matmuls:
         )
 
 
+# --- the running example ------------------------------------------------------------------------------------------
+
+
+def in_tf32(script: Script) -> Score:
+    """The script's score with TF32 allowed in matmuls."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        # a part of its own: scores are kept by script
+        return score(script.replace(prepare=lambda model, gpu: script.prepare(model, gpu)))
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 # --- on the real GPU ----------------------------------------------------------------------------------------------
 
 
@@ -409,3 +429,25 @@ def precisions() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         recordings.show("10/four_precisions", prefer=way).table or [] for way in ("recorded", "simulated")
     )
     return recorded, simulated
+
+
+def numbers_of(
+    recorded: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[str, Any]]
+) -> dict[str, float]:
+    """What the text says of the rows of :func:`precisions`; *_off: simulated over recorded, less 1."""
+    fp32_s, tf32_s, bf16_s, fp16_s = (row["seconds"] for row in recorded)
+    off = [
+        {key: beside[key] / row[key] - 1 for key in ("seconds", "peak_bytes")}
+        for row, beside in zip(recorded, simulated, strict=True)
+    ]
+    names = ("fp32_off", "tf32_off", "bf16_off", "fp16_off")
+    return {name: of["seconds"] for name, of in zip(names, off, strict=True)} | {
+        "tf32_times": fp32_s / tf32_s,
+        "bf16_times": fp32_s / bf16_s,
+        "bf16_more": tf32_s / bf16_s,
+        "bf16_more_simulated": simulated[1]["seconds"] / simulated[2]["seconds"],
+        "fp16_ms": 1e3 * (fp16_s - bf16_s),
+        "scaler_ms": 1e3 * (simulated[3]["seconds"] - simulated[2]["seconds"]),
+        "peak_off": max(abs(of["peak_bytes"]) for of in off),
+        "worst": steps_off_by(),
+    }

@@ -100,13 +100,12 @@ def float_ranges(
         low, high = min([*ends, -26.0]) - 3, max([*ends, 17.0]) + 5
     upper = 1.0 * len(groups)
     body = 0.36 * len(rows) + 0.75 + upper
-    fig, _ = style.figure(
-        body, evidence=evidence, title=title,
-        note=("bars: how many numbers have each power of two; " if groups else "")
-        + "solid: normal, all bits of mantissa; hatched: subnormal, fewer and fewer"
-        + ("; arrows: on beyond the picture" if any(f.smallest < 2.0**low or f.largest > 2.0**high for f in rows) else "")
-        + "; right: from 1 to the next value",
-    )  # fmt: skip
+    note = "solid: normal, all bits of mantissa; hatched: subnormal, fewer and fewer"
+    if groups:
+        note = "bars: how many numbers have each size; blue below: full precision; hatched: subnormal"
+    else:
+        note += "; right: from 1 to the next value"
+    fig, _ = style.figure(body, evidence=evidence, title=title, note=note)
     axes = fig.subplots(
         1 + len(groups), 1, sharex=True, squeeze=False,
         gridspec_kw={"height_ratios": [1.0] * len(groups) + [0.36 * len(rows) + 0.4]},
@@ -134,14 +133,15 @@ def float_ranges(
         for x, text, side, by in ((ends[0], f.smallest, "right", -gap), (ends[2], f.largest, "left", gap)):
             if low < x < high:
                 ax.text(x + by, y, shown(text), ha=side, **put)
-    right = ax.secondary_yaxis("right")
-    right.set_yticks(range(len(rows)), [_power(-f.mantissa) for f in rows])
-    right.spines["right"].set_visible(False)
-    right.tick_params(length=0)
-    ax.annotate(
-        "1 to next", (1, 1), xycoords="axes fraction", xytext=(31, 3), textcoords="offset points", ha="right",
-        color=style.MUTED, fontsize=style.SMALL, annotation_clip=False,
-    )  # fmt: skip
+    if not groups:
+        right = ax.secondary_yaxis("right")
+        right.set_yticks(range(len(rows)), [_power(-f.mantissa) for f in rows])
+        right.spines["right"].set_visible(False)
+        right.tick_params(length=0)
+        ax.annotate(
+            "1 to next", (1, 1), xycoords="axes fraction", xytext=(31, 3), textcoords="offset points", ha="right",
+            color=style.MUTED, fontsize=style.SMALL, annotation_clip=False,
+        )  # fmt: skip
     pad = 0 if groups else 25
     ax.set(ylim=(len(rows) - 0.4, -0.6), xlim=(low - pad, high + pad), xlabel="power of two")
     ax.set_yticks(range(len(rows)), [f.name for f in rows])
