@@ -304,10 +304,7 @@ def _mark(machine: Machine, data: Any) -> None:
 
 
 def _captured_optimizers(machine: Machine, stack: ExitStack) -> None:
-    """What optimizers and callables ask a CUDA build about graphs."""
-
-    def devices(supports_xla: bool = True) -> list[str]:
-        return ["cuda", "meta", "cpu"]
+    """What optimizers ask a CUDA build about graphs."""
 
     def health_check(self: torch.optim.Optimizer) -> None:
         # torch/optim/optimizer.py, _accelerator_graph_capture_health_check: the same words
@@ -319,10 +316,6 @@ def _captured_optimizers(machine: Machine, stack: ExitStack) -> None:
                 "param_groups' capturable is False."
             )
 
-    for name in list(sys.modules):
-        module = sys.modules[name]
-        if name.startswith("torch.optim.") and hasattr(module, "_get_capturable_supported_devices"):
-            _put(stack, module, "_get_capturable_supported_devices", devices)
     for check in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
         if hasattr(torch.optim.Optimizer, check):
             _put(stack, torch.optim.Optimizer, check, health_check)
