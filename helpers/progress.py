@@ -70,18 +70,13 @@ def came_out(outcomes: Mapping[str, Mapping[str, Any]]) -> None:
         _change(lambda own: own.setdefault(_OUTCOMES, {}).update(fresh))
 
 
-def keep_board(
-    title: str,
-    board: Table,
-    rungs: Sequence[tuple[str, float, float, bool]] = (),
-    evidence: str = "simulated (H100)",
-) -> None:
+def keep_board(title: str, board: Table, rungs: Sequence[tuple[str, float, float, bool]] = ()) -> None:
     """Keep a board for the learner's report; the last of a title stands. Silent while building and grading.
 
-    rungs: its ladder: name, seconds of a step, peak bytes, and whether the next rung builds on it. evidence: the ladder's.
+    rungs: its ladder: name, seconds of a step, peak bytes, and whether the next rung builds on it.
     """
     about: dict[str, Any] = {"columns": board.columns, "rows": board.rows, "evidence": board.label}
-    about |= {"caption": board.caption, "rungs": [list(rung) for rung in rungs], "drawn": evidence}
+    about |= {"caption": board.caption, "rungs": [list(rung) for rung in rungs], "drawn": "simulated (H100)"}
     _change(lambda own: own.setdefault(_BOARDS, {}).update({title: about}))
 
 

@@ -12,7 +12,7 @@ import torch
 
 from helpers.calibration import fit as calibration
 from helpers.calibration import four_gpus, measured
-from helpers.calibration.measured import Measurement, parse, work_of
+from helpers.calibration.measured import Measurement, main_work, parse
 from helpers.simulator import DEVICES, Device, devices, simulate
 from helpers.simulator.cost import roofline
 from helpers.text.tables import table
@@ -32,7 +32,7 @@ def made_up(
     for i, n in enumerate(sizes):
         shapes = ((n, n), (n, n)) if op in ("mm", "add") else ((n, n),)
         one = Measurement("made up", card, held_out, op, "float32", shapes, 1.0)
-        todo, device = work_of(one), measured.CARDS[card]
+        todo, device = main_work(one)[0], measured.CARDS[card]
         busy = max(
             todo.flops / (share * device.peak_flops["fp32"]) if op == "mm" else 0.0,
             todo.bytes / ((0.9 if op == "mm" else share) * device.memory_bytes_per_s),
@@ -86,7 +86,7 @@ def test_errors_in_the_table_are_what_the_simulator_itself_gives() -> None:
         if (r["card"], r["family"], r["kind"]) == ("H100", "matmul", "fp16")
     )
     wrong = [
-        roofline.seconds(work_of(m), m.device) / m.seconds - 1
+        roofline.seconds(main_work(m)[0], m.device) / m.seconds - 1
         for m in measured.public()
         if m.held_out and m.card == "H100" and m.op == "mm" and m.dtype == "float16"
     ]
@@ -107,7 +107,7 @@ def test_too_few_rows_fit_nothing_and_the_family_that_stands_in_is_taken() -> No
 def test_recordings_of_this_course_fill_in_what_no_public_row_tells_and_test_the_rest() -> None:
     own = calibration.recorded()
     assert own and all(label.startswith("recorded (H100") for label, _ in own)
-    key = lambda one: calibration._key(one, work_of(one))  # noqa: E731
+    key = calibration._key
     seen = Counter(key(one) for one in measured.public() if not one.held_out)
     told = {kernels for kernels, rows in seen.items() if rows >= calibration.FEWEST}
     used = set(calibration.collect()) - set(measured.public())
@@ -216,7 +216,7 @@ def test_products_whose_rows_are_no_whole_16_bytes_took_longer_and_do_so_here() 
     """HTA's TF32 products on A100s, against what they would take if they were aligned."""
     taken: dict[bool, list[float]] = {True: [], False: []}
     for m in measured.public():
-        todo = work_of(m)
+        todo = main_work(m)[0]
         if m.dtype == "tf32" and todo.flops > 5e8:
             alone = roofline.seconds(todo._replace(effort=1.0), m.device)
             taken[todo.effort > 1].append(m.seconds / alone)

@@ -91,7 +91,8 @@ class _Row:
     seconds: float
 
 
-def _key(one: Measurement, work: Work) -> tuple[str, str, str]:
+def _key(one: Measurement) -> tuple[str, str, str]:
+    work, _ = measured.main_work(one)
     card = one.card.partition("-")[0]  # an A100 is one card here, whatever its memory
     kind = "fp16" if work.kind == "bf16" else work.kind  # Tensor Cores have one rate for both
     return card, work.family, kind if work.family in ARITHMETIC else "any"
@@ -103,10 +104,10 @@ def collect() -> list[Measurement]:
     Where the public ones are enough, the own ones test what these say, and do not enter the fit.
     """
     public = measured.public()
-    seen = Counter(_key(one, measured.work_of(one)) for one in public if not one.held_out)
+    seen = Counter(_key(one) for one in public if not one.held_out)
     told = {key for key, count in seen.items() if count >= FEWEST}
     own = [one for _, one in recorded() if not is_short(one)]
-    return public + [one for one in own if _key(one, measured.work_of(one)) not in told]
+    return public + [one for one in own if _key(one) not in told]
 
 
 def is_own(one: Measurement) -> bool:
@@ -161,7 +162,7 @@ def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
         work, beside_s = measured.main_work(measurement)
         seconds = measurement.seconds - AROUND_S.get(measurement.source, 0.0) - beside_s
         if seconds > 0:
-            groups[_key(measurement, work)].append(_Row(measurement, work, seconds))
+            groups[_key(measurement)].append(_Row(measurement, work, seconds))
     known: list[Fit] = []
     # What moves bytes first: products need its share of the bandwidth.
     for key in sorted(groups, key=lambda k: (k[1] in ARITHMETIC, k)):
@@ -175,7 +176,7 @@ def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
         known.append(Fit(card, family, kind, share, bandwidth, 0.0, basis=f"literature: {source}"))
     for card in sorted({tape.step.group[0] for tape in tapes}):
         known += _fit_steps([tape for tape in tapes if tape.step.group[0] == card], known)
-    typical = _typical([f for f in known if f.basis != OWN])  # one recording says nothing of other cards
+    typical = _typical(known)
     recorded = {(f.card, f.family, f.kind) for f in known if f.basis == OWN}
     return [f for f in known if f.basis == OWN or (f.card, f.family, f.kind) not in recorded] + typical
 
@@ -253,7 +254,7 @@ def _fit_steps(tapes: list[Tape], known: list[Fit]) -> list[Fit]:
     seen = [_Counted(tape) for tape in tapes if not tape.step.held_out]
     keys = {key for step in seen for key in step.kernels}
     kept: dict[tuple[str, str, str], devices.Efficiency] = {}
-    for f in [*known, *_typical([f for f in known if f.basis != OWN])]:
+    for f in [*known, *_typical(known)]:
         kept.setdefault((f.card, f.family, f.kind), f.efficiency)
     standing = {key: devices.stands_for(kept, (card, "any"), *key) for key in keys}
     parts = [{key: step.seconds(key, standing[key]) for key in keys} for step in seen]
@@ -367,6 +368,8 @@ def _typical(known: list[Fit]) -> list[Fit]:
     """For cards and kinds that were not measured: medians over those that were."""
     groups: dict[tuple[str, str], list[Fit]] = defaultdict(list)
     for f in known:
+        if f.basis == OWN:  # one recording says nothing of other cards
+            continue
         groups[f.family, f.kind].append(f)
         if f.kind != "any":
             groups[f.family, "any"].append(f)

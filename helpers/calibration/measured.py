@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from helpers.models import GPT2, Size
 from helpers.pytorch import private_torch
 from helpers.simulator.cost import roofline
-from helpers.simulator.cost.roofline import Work
+from helpers.simulator.cost.roofline import ARITHMETIC, Work
 from helpers.simulator.devices import DEVICES, Device
 from helpers.simulator.gpu import SimGPU
 from helpers.simulator.operators import cuda_kernels
@@ -40,7 +40,6 @@ from helpers.text.tables import read_rows
 
 PUBLIC = Path(__file__).with_name("measured.csv")
 STEPS = Path(__file__).with_name("measured_steps.csv")
-COLUMNS = ("source", "card", "set", "op", "dtype", "shapes", "us")
 
 _A100 = DEVICES["A100"]
 #: the cards that were measured: the table's own and their variants, which differ in memory (data sheets)
@@ -124,14 +123,9 @@ def parse(row: Mapping[str, Any], where: str = "") -> Measurement:
     return Measurement(row["source"], row["card"], held_out, op, row["dtype"], shapes, seconds)
 
 
-def read(path: Path) -> list[Measurement]:
-    """Every row of a CSV file with the columns `COLUMNS`. ValueError with the line for a bad one."""
-    return [parse(row, f"{path.name}, row {i}") for i, row in enumerate(read_rows(path), 1)]
-
-
 def public() -> list[Measurement]:
-    """The public measurements that ship with the course."""
-    return read(PUBLIC)
+    """The public measurements that ship with the course. ValueError with the line for a bad one."""
+    return [parse(row, f"{PUBLIC.name}, row {i}") for i, row in enumerate(read_rows(PUBLIC), 1)]
 
 
 class _Works(private_torch.TorchDispatchMode):
@@ -147,20 +141,19 @@ class _Works(private_torch.TorchDispatchMode):
         return out
 
 
-def work_of(one: Measurement) -> Work:
-    """What that operator had to do, as the simulator's cost model counts it (kernels summed)."""
-    return _joined(_works_of(one), _KINDS.get(one.dtype))
-
-
+@cache
 def main_work(one: Measurement) -> tuple[Work, float]:
-    """What shares are fitted to, and seconds of what was beside it: a convolution without the kernels that turn its tensors."""
-    works = _works_of(one)
-    joined = _joined(works, _KINDS.get(one.dtype))
-    if "convolution" not in joined.family:
-        return joined, 0.0
+    """What that operator had to do, as the simulator's cost model counts it (kernels summed), and seconds of what was beside it:
+    of a convolution, the kernels that turn its tensors."""
+    works, beside_s = _works_of(one), 0.0
     main = max(works, key=lambda work: work.flops)
-    beside_s = sum(_turning_s(work.bytes, one.device) for work in works if work is not main)
-    return _joined([main], _KINDS.get(one.dtype)), beside_s
+    if "convolution" in main.family:
+        beside_s = sum(_turning_s(work.bytes, one.device) for work in works if work is not main)
+        works = [main]
+    # Which of fp32 and TF32 a product took depends on settings of the process that measured it.
+    kind = _KINDS.get(one.dtype, main.kind) if main.family in ARITHMETIC else main.kind
+    flops, nbytes = sum(w.flops for w in works), sum(w.bytes for w in works)
+    return main._replace(flops=flops, bytes=nbytes, kind=kind), beside_s
 
 
 def _turning_s(nbytes: int, card: Device) -> float:
@@ -207,15 +200,6 @@ def precision(kind: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def _joined(works: Iterable[Work], kind: str | None) -> Work:
-    works = list(works)
-    main = max(works, key=lambda w: w.flops)
-    # Which of fp32 and TF32 a product took depends on settings of the process that measured it.
-    library = main.family in ("matmul", "convolution") or "attention" in main.family
-    flops, nbytes = sum(w.flops for w in works), sum(w.bytes for w in works)
-    return main._replace(flops=flops, bytes=nbytes, kind=kind if kind and library else main.kind)
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,12 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+@contextlib.contextmanager
+def _printing_to(text: io.StringIO) -> Iterator[None]:
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        yield
+
+
 def _load_drive(sent: dict[str, str]) -> Callable[..., Any]:
     """The drive by its place in a lesson's exercises, or made from the source in a test cell."""
     if "at" in sent:
@@ -129,13 +135,9 @@ def _again(
         args, kwargs, grad_outputs = (decode(case[part]) for part in ("args", "kwargs", "grad_outputs"))
         call, read, error, counts = _calling(subject, drive), [], "", None
         _seed(case["seed"])
-        during, after, printed = Seen(), Seen(), io.StringIO()
+        during, after = Seen(), Seen()
         try:
-            with (
-                _uncollected(),
-                contextlib.redirect_stdout(printed),
-                contextlib.redirect_stderr(printed),  # one for both, as the first time
-            ):
+            with _uncollected(), _printing_to(io.StringIO()):
                 # a recomputation that ends early begins an operator that is never run
                 with (
                     set_checkpoint_early_stop(False),
@@ -211,24 +213,15 @@ def _with_other_numbers(subject: Callable[..., Any], case: dict[str, Any]) -> No
         args, some = once_more.with_other_numbers(decode(case["args"]))
         if not some:
             return
-        nowhere = io.StringIO()
-        with (
-            contextlib.suppress(Exception),
-            contextlib.redirect_stdout(nowhere),
-            contextlib.redirect_stderr(nowhere),
-        ):
+        with contextlib.suppress(Exception), _printing_to(io.StringIO()):
             subject(*args, **decode(case["kwargs"]))
 
 
 def _refilled(subject: Callable[..., Any], case: dict[str, Any]) -> str:
     """How the results differ for two equal inputs, if one is the input of an earlier call with other numbers; "" if they do not."""
     before, fresh = decode(case["args"]), decode(case["args"])
-    nowhere, results = io.StringIO(), []
-    with (
-        contextlib.suppress(Exception),
-        contextlib.redirect_stdout(nowhere),
-        contextlib.redirect_stderr(nowhere),
-    ):
+    results = []
+    with contextlib.suppress(Exception), _printing_to(io.StringIO()):
         subject(*before, **decode(case["kwargs"]))
         (before, some), (fresh, _) = map(once_more.with_other_numbers, (before, fresh))
         for args in (before, fresh) if some else ():
@@ -268,7 +261,7 @@ def _run(
     report |= {"changed": [], "view_of": []}
     value: Any = None
     try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        with _printing_to(printed):
             call = _calling(subject, drive)
             with count() if request["counters"] else contextlib.nullcontext() as counts:
                 value = call(*args, **kwargs)

@@ -286,10 +286,8 @@ def _bought(rungs: Sequence[Rung], evidence: str) -> str:
     return f"A step went from {time}, its peak memory from {memory}: {evidence}."
 
 
-def _table(
-    rows: Sequence[Sequence[Any]], columns: Sequence[str], evidence: str, caption: str = "", name: str = ""
-) -> str:
-    return pages.shown(table(rows, columns, evidence=evidence, caption=caption), name or columns[0])
+def _table(rows: Sequence[Sequence[Any]], columns: Sequence[str], evidence: str, caption: str = "") -> str:
+    return pages.shown(table(rows, columns, evidence=evidence, caption=caption), columns[0])
 
 
 def _picture(picture: Any) -> str:

@@ -9,7 +9,6 @@ import numpy as np
 
 from helpers.text.sizes import size_text
 
-from .heap import conf_of
 from .rebuild import History, history
 from .snapshot import ALLOCATED, FREE, Frame, Snapshot, site_of
 
@@ -88,7 +87,7 @@ def by_site(found: History, sites: Sequence[str]) -> np.ndarray:
     for block in heap.live.values():
         if block.state == ALLOCATED:
             held[rows.get(_label(block.frames, block.size), -1), 0] += block.size
-    conf = conf_of(found.snapshot.settings)
+    conf = found.snapshot.conf
     for event in found.snapshot.events:
         before = heap.live.get(event.address) if event.action == "free_requested" else None
         heap.apply(event, conf, found.sizes.get(event.index))

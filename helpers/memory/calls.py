@@ -10,7 +10,6 @@ from typing import Any
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
 from helpers.text.sizes import size_text
 
-from .heap import conf_of
 from .reading import read
 from .rebuild import History, history
 from .snapshot import FREE, PENDING, Block, Event, Segment
@@ -81,7 +80,7 @@ def _malloc(found: History, start: int, end: int, event: Event) -> Move:
     segment, block = _find(found.segments(end), event.address)
     touched = (event.address, block.size if block else event.size)
     asked = f"malloc of {size_text(event.size)}"
-    rounded = conf_of(found.snapshot.settings).round_size(event.size)
+    rounded = found.snapshot.conf.round_size(event.size)
     if size_text(rounded) != size_text(event.size):
         asked += f" (rounded up to {size_text(rounded)})"
     caused, parts = found.snapshot.events[start : end - 1], []

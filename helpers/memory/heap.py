@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, SMALL_SEGMENT, Conf, parse
+from helpers.simulator.allocator.conf import SMALL, SMALL_SEGMENT, Conf
 
 from .snapshot import ALLOCATED, FREE, PENDING, Block, Event, Frame, Segment, Snapshot
-
-
-def conf_of(settings: Mapping[str, Any]) -> Conf:
-    """The options that a snapshot says were set; the defaults where it says nothing that can be read."""
-    text = settings.get("PYTORCH_ALLOC_CONF") or settings.get("PYTORCH_CUDA_ALLOC_CONF") or ""
-    try:
-        return parse(text) if isinstance(text, str) else Conf()
-    except ValueError:  # options of another version of PyTorch
-        return Conf()
 
 
 def _block_size(conf: Conf, nbytes: int, room: int | None, expandable: bool = False) -> int:
     """Size of the block that a request of `nbytes` gets at the start of a free block of `room` bytes.
 
-    What remains is split off where the allocator would (`should_split` in CUDACachingAllocator.cpp): from 512 bytes on
-    in the small pool and in expandable segments, above 1 MiB in the large pool, and never for requests of
-    max_split_size or more. Without `room`, or with too little: the rounded request.
+    What remains is split off where the allocator would. Without `room`, or with too little: the rounded request.
     """
     size = conf.round_size(nbytes)
     remains = (room or 0) - size
-    if remains < 0:
-        return size
-    if size <= SMALL or expandable:
-        split = remains >= MIN_BLOCK
-    else:
-        split = remains > SMALL and size < conf.max_split_size
-    return size if split else size + remains
+    return size if remains < 0 or conf.splits(size, remains, size <= SMALL or expandable) else size + remains
 
 
 def pool_of(size: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .heap import Heap, Live, Span, conf_of, pool_of
+from .heap import Heap, Live, Span, pool_of
 from .snapshot import ALLOCATED, PENDING, Frame, Segment, Snapshot
 
 _STRIDE = 4096  # a copy of the heap every so many events, so that looking at one event costs few others
@@ -50,7 +50,7 @@ class History:
         if self._last is None or not self._last[0] <= k < self._last[0] + _STRIDE:
             self._last = (k // _STRIDE * _STRIDE, self._kept[k // _STRIDE].copy())
         at, heap = self._last
-        conf = conf_of(self.snapshot.settings)
+        conf = self.snapshot.conf
         for event in self.snapshot.events[at:k]:
             heap.apply(event, conf, self.sizes.get(event.index))
         self._last = (k, heap)
@@ -73,7 +73,7 @@ def history(snapshot: Snapshot) -> History:
     """
     start, sizes, unmatched = _backwards(snapshot)
     complete = not start.live and not start.spans
-    heap, conf = start.copy(), conf_of(snapshot.settings)
+    heap, conf = start.copy(), snapshot.conf
     rows = [(heap.allocated, heap.reserved, heap.pending)]
     kept = [start]
     for i, event in enumerate(snapshot.events):
@@ -87,7 +87,7 @@ def history(snapshot: Snapshot) -> History:
 
 def _backwards(snapshot: Snapshot) -> tuple[Heap, dict[int, int], int]:
     """The heap before the first event; the sizes of allocations that live to the end; events that do not fit."""
-    heap, conf, unmatched = Heap.of(snapshot), conf_of(snapshot.settings), 0
+    heap, conf, unmatched = Heap.of(snapshot), snapshot.conf, 0
     sizes: dict[int, int] = {}
     final = set(heap.live)  # addresses whose block is still the one of the end
     for i in range(len(snapshot.events) - 1, -1, -1):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from helpers.simulator.allocator.conf import LARGE_SEGMENT, SMALL_SEGMENT
+from helpers.simulator.allocator.conf import LARGE_SEGMENT, SMALL_SEGMENT, Conf, parse
 from helpers.text.sizes import size_text
 
 ALLOCATED, PENDING, FREE = "allocated", "pending free", "free"
@@ -155,6 +155,15 @@ class Snapshot:
     evidence: str
     device: int = 0
     settings: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def conf(self) -> Conf:
+        """The allocator's options as the snapshot says them; the defaults where it says nothing that can be read."""
+        text = self.settings.get("PYTORCH_ALLOC_CONF") or self.settings.get("PYTORCH_CUDA_ALLOC_CONF") or ""
+        try:
+            return parse(text) if isinstance(text, str) else Conf()
+        except ValueError:  # options of another version of PyTorch
+            return Conf()
 
     @property
     def blocks(self) -> Iterator[Block]:

@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from helpers.pytorch import private_torch
 from helpers.simulator import Event, SimGPU, Stream
 from helpers.simulator.graphs import CUDAGraph
+from helpers.simulator.operators.calls import HISTORY, SAME
 
 _CUDA = torch.device("cuda", 0)
 T = torch.Tensor
@@ -27,12 +28,7 @@ _ANSWERS: dict[Any, tuple[Any]] = {T.device: (_CUDA,), T.is_cuda: (True,), T.get
 #: streaming multiprocessors of a card, where somebody asks: a round number, since the simulator has no use for it
 _SMS = 132
 #: names of torch.cuda that the simulated GPU answers to under the same name
-_SAME = """
-    synchronize stream current_stream default_stream memory_allocated max_memory_allocated memory_reserved
-    max_memory_reserved reset_peak_memory_stats memory_stats memory_snapshot empty_cache mem_get_info
-    set_per_process_memory_fraction graph graph_pool_handle make_graphed_callables set_sync_debug_mode get_sync_debug_mode
-    is_current_stream_capturing
-""".split()
+_SAME = (*SAME, "is_current_stream_capturing")
 
 
 class CudaNames(TorchFunctionMode):
@@ -95,7 +91,7 @@ def names(gpu: SimGPU, seeded: Callable[[int], None] = lambda seed: None) -> Ite
         for name in _SAME:
             put(cuda, name, getattr(gpu, name))
             put(cuda.memory, name, getattr(gpu, name))
-        for name in ("_record_memory_history", "_snapshot", "_dump_snapshot"):
+        for name in HISTORY:
             put(cuda.memory, name, getattr(gpu.memory, name))
         answers: dict[str, Any] = {
             "is_available": True, "is_initialized": True, "device_count": 1, "current_device": 0, "init": None,

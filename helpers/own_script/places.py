@@ -68,12 +68,16 @@ def _line_of(frame: FrameType) -> int:
     return lines[-1] if lines else frame.f_code.co_firstlineno
 
 
+def _at(frame: FrameType) -> Place:
+    return Place(frame.f_code.co_filename, _line_of(frame), function_of(frame.f_code))
+
+
 def place(frame: FrameType | None, until: str = "") -> Place | None:
     """The innermost line of somebody's own code from a frame on; None where there is none below a function named `until`."""
     while frame is not None:
         code = frame.f_code
         if own(code.co_filename):
-            return Place(code.co_filename, _line_of(frame), _function(code.co_qualname))
+            return _at(frame)
         if until and code.co_name == until:
             return None
         frame = frame.f_back
@@ -96,11 +100,7 @@ def calling() -> Place | None:
         elif inside and own(code.co_filename):
             found, inside = frame, False
         frame = frame.f_back
-    return (
-        Place(found.f_code.co_filename, _line_of(found), _function(found.f_code.co_qualname))
-        if found
-        else None
-    )
+    return _at(found) if found else None
 
 
 def called_by(function: str) -> Place | None:

@@ -228,64 +228,40 @@ def _as_long_as_masks(args: Any) -> Any:
 # ---------------------------------------------------------------------------------- attention's fused kernels, on a CPU
 
 
-def _flash(query: Any, key: Any, value: Any, dropout: float = 0.0, causal: bool = False, *_: Any, scale: Any = None) -> Any:  # fmt: skip
-    out, sums = aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal, scale=scale)
-    return out, sums, *[None] * 7
+def _fused(kernel: Any) -> Callable[..., Any]:
+    """One of attention's fused kernels, forward or backward, by the CPU's own; it drops nothing out."""
+    schema = kernel.default._schema
+    names, results = [argument.name for argument in schema.arguments], len(schema.returns)
 
+    def on_cpu(*args: Any, scale: Any = None) -> Any:
+        given = dict(zip(names, args, strict=False))
+        tensors = given["query"], given["key"], given["value"]
+        long, causal = tensors[0].shape[2], given.get("is_causal", False)
+        named = {"attn_mask": given.get("attn_bias"), "scale": scale}
+        if "out" in given:
+            sums = given["logsumexp"].flatten(2)[..., :long].contiguous()
+            backward = aten._scaled_dot_product_flash_attention_for_cpu_backward
+            found = backward(args[0], *tensors, given["out"], sums, 0.0, causal, **named)
+        else:
+            forward = aten._scaled_dot_product_flash_attention_for_cpu
+            out, sums = forward(*tensors, 0.0, causal, **named)
+            if kernel is aten._scaled_dot_product_cudnn_attention:
+                sums = sums.unsqueeze(-1)
+            elif kernel is aten._scaled_dot_product_efficient_attention:
+                rows = -(-long // _ROW) * _ROW if given["compute_log_sumexp"] else 0
+                sums = aten.constant_pad_nd(sums, (0, rows - long))
+            found = out, sums
+        return *found, *[None] * (results - len(found))
 
-def _flash_backward(
-    grad: Any, query: Any, key: Any, value: Any, out: Any, sums: Any, _q: Any, _k: Any, _mq: Any, _mk: Any,
-    dropout: float, causal: bool, *_: Any, scale: Any = None,
-) -> Any:  # fmt: skip
-    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward
-    return backward(grad, query, key, value, out, sums, 0.0, causal, scale=scale)
-
-
-def _cudnn(
-    query: Any, key: Any, value: Any, bias: Any, keeps: bool, dropout: float = 0.0, causal: bool = False, *_: Any, scale: Any = None,
-) -> Any:  # fmt: skip
-    plain = aten._scaled_dot_product_flash_attention_for_cpu
-    out, sums = plain(query, key, value, 0.0, causal, attn_mask=bias, scale=scale)
-    return out, sums.unsqueeze(-1), *[None] * 7
-
-
-def _cudnn_backward(
-    grad: Any, query: Any, key: Any, value: Any, out: Any, sums: Any, _seed: Any, _offset: Any, bias: Any, _q: Any, _k: Any,
-    _mq: Any, _mk: Any, dropout: float, causal: bool, *, scale: Any = None,
-) -> Any:  # fmt: skip
-    backward, sums = aten._scaled_dot_product_flash_attention_for_cpu_backward, sums.squeeze(-1)
-    return backward(grad, query, key, value, out, sums, 0.0, causal, attn_mask=bias, scale=scale)
-
-
-def _efficient(
-    query: Any, key: Any, value: Any, bias: Any, keeps: bool, dropout: float = 0.0, causal: bool = False, *, scale: Any = None,
-) -> Any:  # fmt: skip
-    plain = aten._scaled_dot_product_flash_attention_for_cpu
-    out, sums = plain(query, key, value, 0.0, causal, attn_mask=bias, scale=scale)
-    rows = -(-query.shape[2] // _ROW) * _ROW if keeps else 0
-    kept = sums.new_zeros(*sums.shape[:2], rows)
-    if keeps:
-        kept[..., : sums.shape[2]] = sums
-    return out, kept, None, None
-
-
-def _efficient_backward(
-    grad: Any, query: Any, key: Any, value: Any, bias: Any, out: Any, sums: Any, _seed: Any, _offset: Any,
-    dropout: float, wanted: Any, causal: bool = False, *, scale: Any = None,
-) -> Any:  # fmt: skip
-    backward, sums = aten._scaled_dot_product_flash_attention_for_cpu_backward, sums[..., : query.shape[2]]
-    found = backward(
-        grad, query, key, value, out, sums.contiguous(), 0.0, causal, attn_mask=bias, scale=scale
-    )
-    return *found, None
+    return on_cpu
 
 
 #: by operator: the same on a CPU, for what of its arguments is known
 ATTENTION: dict[Any, Callable[..., Any]] = {
-    aten._scaled_dot_product_flash_attention: _flash,
-    aten._scaled_dot_product_flash_attention_backward: _flash_backward,
-    aten._scaled_dot_product_cudnn_attention: _cudnn,
-    aten._scaled_dot_product_cudnn_attention_backward: _cudnn_backward,
-    aten._scaled_dot_product_efficient_attention: _efficient,
-    aten._scaled_dot_product_efficient_attention_backward: _efficient_backward,
+    kernel: _fused(kernel)
+    for which in ("flash", "cudnn", "efficient")
+    for kernel in (
+        getattr(aten, f"_scaled_dot_product_{which}_attention"),
+        getattr(aten, f"_scaled_dot_product_{which}_attention_backward"),
+    )
 }

@@ -99,7 +99,6 @@ def figure(
     evidence: str,
     title: str = "",
     note: str = "",
-    width: float = WIDTH,
     placed: bool = False,
 ) -> tuple[Figure, float]:
     """A figure with a header: title and note at the left, the evidence badge at the right.
@@ -109,18 +108,18 @@ def figure(
     themselves (`placed`).
     """
     check_evidence(evidence)
-    fig = Figure(figsize=(width, 1.0), dpi=DPI)
+    fig = Figure(figsize=(WIDTH, 1.0), dpi=DPI)
     FigureCanvasAgg(fig)
     badge = text_width(evidence, SMALL, "bold") + 0.2
-    room = width - 2 * _MARGIN
+    room = WIDTH - 2 * _MARGIN
     titles = wrap(title, TITLE, room - badge - 0.25, "bold")
     notes = wrap(note, SMALL, room if titles else room - badge - 0.25)
     header = _MARGIN + max(0.26, 0.24 * len(titles)) + (0.04 + 0.18 * len(notes) if notes else 0) + 0.10
     total = header + height
-    fig.set_size_inches(width, total)
+    fig.set_size_inches(WIDTH, total)
 
     def put(x: float, y: float, text: str, **style: Any) -> None:
-        fig.text(x / width, 1 - y / total, text, va="center", **style)
+        fig.text(x / WIDTH, 1 - y / total, text, va="center", **style)
 
     for i, line in enumerate(titles):
         put(_MARGIN, _MARGIN + 0.12 + 0.24 * i, line, fontsize=TITLE, fontweight="bold")
@@ -129,7 +128,7 @@ def figure(
         put(_MARGIN, under + 0.10 + 0.18 * i, line, fontsize=SMALL, color=MUTED)
     colour = _KIND_COLOURS[evidence.split()[0]]
     put(
-        width - _MARGIN - 0.06, _MARGIN + 0.12, evidence, ha="right", fontsize=SMALL,
+        WIDTH - _MARGIN - 0.06, _MARGIN + 0.12, evidence, ha="right", fontsize=SMALL,
         fontweight="bold", color=colour,
         bbox={"boxstyle": "round,pad=0.32", "facecolor": PAPER, "edgecolor": colour, "linewidth": 1.1},
         gid="evidence",

@@ -26,37 +26,26 @@ def seconds_of(name: str, value: Any) -> np.ndarray:
     return array
 
 
-def samples_axis(ax: Axes, low: float, high: float, axis: str, pad: float, floor: float = -np.inf) -> None:
-    """A time axis for samples from low to high: logarithmic where the largest is more than six times the smallest.
-
-    pad: what is left free at the ends, as a share; floor: the axis begins no lower.
-    """
+def _time_axis(ax: Axes, low: float, high: float) -> None:
+    """Ticks that read "10 µs", for samples from low to high; logarithmic where the largest is more than six times the smallest."""
     if high > 6 * low:
         free = (high / low) ** 0.06
-        time_axis(ax, low / free, high * free, log=True, axis=axis)
-        ax.set(**{f"{axis}label": "time (logarithmic)"})
-    else:
-        free = pad * (high - low) or 0.1 * high
-        time_axis(ax, max(low - free, floor), high + free, log=False, axis=axis)
-
-
-def time_axis(ax: Axes, low: float, high: float, *, log: bool, axis: str = "x") -> None:
-    """Ticks that read "10 µs", on one scale from end to end."""
-    which = ax.xaxis if axis == "x" else ax.yaxis
-    limits, scale = (ax.set_xlim, ax.set_xscale) if axis == "x" else (ax.set_ylim, ax.set_yscale)
-    if log:
-        scale("log")
+        low, high = low / free, high * free
+        ax.set_xscale("log")
         decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
         digits = (1,) if len(decades) > 4 else (1, 2, 5)
-        which.set_major_locator(FixedLocator([d * 10.0**e for e in decades for d in digits]))
-        which.set_minor_locator(NullLocator())
-        which.set_minor_formatter(NullFormatter())
-        which.set_major_formatter(EngFormatter("s"))
+        ax.xaxis.set_major_locator(FixedLocator([d * 10.0**e for e in decades for d in digits]))
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.xaxis.set_major_formatter(EngFormatter("s"))
+        ax.set_xlabel("time (logarithmic)")
     else:
+        free = 0.06 * (high - low) or 0.1 * high
+        low, high = max(low - free, 0.0), high + free
         factor, unit = style.time_unit(high)
-        which.set_major_formatter(FuncFormatter(lambda t, _: f"{t * factor:g}"))
-        ax.set(**{f"{axis}label": f"time, {unit}"})
-    limits(low, high)
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t * factor:g}"))
+        ax.set_xlabel(f"time, {unit}")
+    ax.set_xlim(low, high)
 
 
 @drawn
@@ -89,7 +78,7 @@ def samples(times: Mapping[str, Any], *, evidence: str, title: str = "How the sa
         ax.text(middle, row - 0.33, text, ha="center", **look)
     style.row_names(ax, [f"{name}  (n = {len(d)})" for name, d in data.items()])
     ax.set_ylim(len(data) - 0.45, -0.62)
-    samples_axis(ax, low, high, "x", pad=0.06, floor=0.0)
+    _time_axis(ax, low, high)
     # How many samples a live run takes depends on the machine: not in the text, which nbval compares.
     return Picture(fig, evidence, f"{title}: {', '.join(data)}")
 

@@ -20,8 +20,8 @@ from helpers.simulator.frames import caller
 from helpers.simulator.timeline import Lane, Timeline
 
 
-class Pinned:
-    """Which host storages are page-locked. CPU builds of PyTorch can neither pin memory nor tell."""
+class Storages:
+    """Some storages, for as long as they live: which are page-locked, say, of which a CPU build of PyTorch cannot tell."""
 
     def __init__(self) -> None:
         self._held: set[int] = set()
@@ -30,8 +30,11 @@ class Pinned:
         storage = tensor.untyped_storage()
         if storage._cdata not in self._held:
             self._held.add(storage._cdata)
-            weakref.finalize(storage, self._held.discard, storage._cdata)
+            weakref.finalize(storage, self._held.discard, storage._cdata).atexit = False
         return tensor
+
+    def discard(self, tensor: torch.Tensor) -> None:
+        self._held.discard(tensor.untyped_storage()._cdata)
 
     def __contains__(self, tensor: torch.Tensor) -> bool:
         return tensor.untyped_storage()._cdata in self._held
@@ -59,7 +62,7 @@ class Machine:
         self.device = torch.device("cpu" if values else "meta")
         self.faults, self.races = self.line.faults, self.line.races
         self.default = self.current = self.line.lanes[0]
-        self.pinned = self.races.pinned = Pinned()
+        self.pinned = self.races.pinned = Storages()
         self.thread: int | None = None  # which one the program runs in, once it has begun
         self.inside = False  # whether it is in its `with gpu:` block
         self.sync_debug = 0  # torch.cuda.set_sync_debug_mode: nothing, warn, error

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from . import spans
 from .columns import Trace
+from .gaps import TURNAROUND_NS
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_READY_NS = 30_000  # from a launch to the start on an idle device, at most: gaps.TURNAROUND_NS
 _ALONE = -1  # the number of what shares with nothing
 
 
@@ -101,7 +101,7 @@ class _Replay:
         # work → (work, ns behind its end)
         self.after_end: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self.after_start: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self.latency = [min(a - at, _READY_NS) for at, a in zip(self.launch, self.start, strict=True)]
+        self.latency = [min(a - at, TURNAROUND_NS) for at, a in zip(self.launch, self.start, strict=True)]
         self._follow(work.stream[order].tolist())
 
     def _follow(self, streams: list[int]) -> None:
@@ -116,8 +116,8 @@ class _Replay:
             before = last.get(stream)
             free = self.stop[before] if before is not None else at
             fed = int(by_end[places[i]]) if places[i] >= 0 else i
-            held = start > max(at, free) + _READY_NS
-            if held and fed != i and start - self.stop[fed] <= _READY_NS:
+            held = start > max(at, free) + TURNAROUND_NS
+            if held and fed != i and start - self.stop[fed] <= TURNAROUND_NS:
                 self._add(self.after_end, fed, i, start - self.stop[fed])
                 held = False
             elif at >= free:
@@ -125,7 +125,7 @@ class _Replay:
             if before is not None and start < free:
                 self._add(self.after_start, before, i, start - self.start[before])
             elif before is not None:  # held, and nobody knows by what: it stays as late
-                behind = start - free if held else min(start - free, _READY_NS)
+                behind = start - free if held else min(start - free, TURNAROUND_NS)
                 self._add(self.after_end, before, i, behind if free > at else 0)
             if before is None or self.stop[i] >= free:
                 last[stream] = i

@@ -9,7 +9,7 @@ from typing import Any
 
 from helpers.simulator.allocator import reports
 from helpers.simulator.allocator.blocks import Block, Driver, FreeList, PoolId, PrivatePool
-from helpers.simulator.allocator.conf import MIN_BLOCK, SMALL, Conf, parse
+from helpers.simulator.allocator.conf import SMALL, Conf, parse
 from helpers.simulator.allocator.reserved import Reserved
 
 
@@ -73,11 +73,7 @@ class CachingAllocator:
         block = self.reserved.find(free, stream, size) or self._fetch(free, stream, size, where)
         if block is None:
             raise self._out_of_memory(size, stream, free.owner, where)
-        remaining = block.size - size
-        if free.small or conf.expandable_segments:
-            split = remaining >= MIN_BLOCK
-        else:
-            split = size < conf.max_split_size and remaining > SMALL
+        split = conf.splits(size, block.size - size, free.small or conf.expandable_segments)
         return self._hand_out(block, size, nbytes, split, where).address
 
     def _pool(self, size: int, stream: int) -> FreeList:

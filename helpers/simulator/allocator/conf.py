@@ -50,6 +50,11 @@ class Conf:
         """How large a block a request of that many bytes needs (DeviceCachingAllocator::round_size)."""
         return max(MIN_BLOCK, -(-nbytes // MIN_BLOCK) * MIN_BLOCK)
 
+    def splits(self, size: int, remains: int, loose: bool) -> bool:
+        """Whether what remains of a block becomes one of its own (should_split): from 512 bytes on where it is `loose`, in the
+        small pool or an expandable segment; above 1 MiB in the large pool, and never for requests of max_split_size or more."""
+        return remains >= MIN_BLOCK if loose else remains > SMALL and size < self.max_split_size
+
     def segment_size(self, size: int) -> int:
         """What cudaMalloc is asked for when no cached block fits (get_allocation_size). size: rounded."""
         if size <= SMALL:

@@ -11,7 +11,7 @@ the policies and the cache are those of autocast_mode.cpp, cached_cast().
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ import torch
 from torch.utils import checkpoint
 
 from helpers.pytorch import private_torch
+from helpers.pytorch.tensors import tensors
 from helpers.text.tables import read_rows
 
 #: a row for each operator: what autocast does to it
@@ -118,17 +119,9 @@ def _cast(dtype: torch.dtype, value: Any) -> Any:
     return _casts[id(value)][1]
 
 
-def _widest(values: Iterator[Any]) -> torch.dtype:
-    seen = [v.dtype for v in values if _eligible(v)]
+def _widest(values: Any) -> torch.dtype:
+    seen = [v.dtype for v in tensors(values) if _eligible(v)]
     return torch.float32 if torch.float32 in seen else torch.get_autocast_dtype("cuda")
-
-
-def _flat(tree: Any) -> Iterator[Any]:
-    for item in tree:
-        if isinstance(item, (list, tuple)):
-            yield from _flat(item)
-        else:
-            yield item
 
 
 def _kernel(policy: str, op: Any, target: Any) -> Callable[..., Any]:
@@ -152,7 +145,7 @@ def _kernel(policy: str, op: Any, target: Any) -> Callable[..., Any]:
             if policy == "lower":
                 dtype = torch.get_autocast_dtype("cuda")
             else:
-                dtype = torch.float32 if policy == "float32" else _widest(_flat([*args, *kwargs.values()]))
+                dtype = torch.float32 if policy == "float32" else _widest((args, kwargs))
             cast = [_cast(dtype, value) for value in args]
             return op(*cast, **{name: _cast(dtype, value) for name, value in kwargs.items()})
 

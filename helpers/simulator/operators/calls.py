@@ -38,12 +38,12 @@ _SPECIAL = frozenset(
 ).union(READS)
 _SPECIAL_ARGUMENTS = frozenset({"device", "pin_memory"})
 # Names of torch.cuda that `gpu` has too. Functions that PyTorch itself calls only where CUDA is available.
-_SAME = """
+SAME = """
     synchronize stream current_stream default_stream memory_allocated max_memory_allocated memory_reserved
     max_memory_reserved reset_peak_memory_stats memory_stats memory_snapshot empty_cache mem_get_info
     set_per_process_memory_fraction graph graph_pool_handle make_graphed_callables set_sync_debug_mode get_sync_debug_mode
-"""
-_HISTORY = "_record_memory_history _snapshot _dump_snapshot"  # of torch.cuda.memory
+""".split()
+HISTORY = ("_record_memory_history", "_snapshot", "_dump_snapshot")  # of torch.cuda.memory
 _CLASSES = "Stream Event CUDAGraph"
 
 
@@ -199,16 +199,14 @@ def _names(machine: Machine, stack: ExitStack) -> None:
     """torch.cuda's names say what to write; torch.Generator takes gpu.device."""
     card = machine.card
     if not torch.cuda.is_available():
-        for name in _SAME.split():
-            if hasattr(torch.cuda, name):
-                _put(stack, torch.cuda, name, _refuse(name, card.name))
-        for name in _HISTORY.split():
-            if hasattr(torch.cuda.memory, name):
-                _put(stack, torch.cuda.memory, name, _refuse(f"memory.{name}", card.name))
+        for owner, names, within in ((torch.cuda, SAME, ""), (torch.cuda.memory, HISTORY, "memory.")):
+            for name in names:
+                if hasattr(owner, name):
+                    _put(stack, owner, name, _refuse(within + name, card.name))
         for name in _CLASSES.split():
             here = getattr(torch.cuda, name, None)
             if isinstance(here, type):
-                made = type(name, (here,), {"__new__": _refuse(name, card.name, "(...)")})
+                made = type(name, (here,), {"__new__": _refuse(name, card.name)})
                 _put(stack, torch.cuda, name, made)
     # Emulated on cards before Ampere: slow, and not refused.
     native = card.capability >= (8, 0)
@@ -223,10 +221,10 @@ def _names(machine: Machine, stack: ExitStack) -> None:
         _put(stack, wrapped, "__call__", _eager(card.name, wrapped.__call__))
 
 
-def _refuse(name: str, card: str, call: str = "(...)") -> Any:
+def _refuse(name: str, card: str) -> Any:
     def refuse(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError(
-            f"torch.cuda.{name} asks a real GPU; this one, a simulated {card}, answers to gpu.{name}{call}, which "
+            f"torch.cuda.{name} asks a real GPU; this one, a simulated {card}, answers to gpu.{name}(...), which "
             "is right on both"
         )
 
@@ -304,10 +302,7 @@ def _mark(machine: Machine, data: Any) -> None:
 
 
 def _captured_optimizers(machine: Machine, stack: ExitStack) -> None:
-    """What optimizers and callables ask a CUDA build about graphs."""
-
-    def devices(supports_xla: bool = True) -> list[str]:
-        return ["cuda", "meta", "cpu"]
+    """What optimizers ask a CUDA build about graphs."""
 
     def health_check(self: torch.optim.Optimizer) -> None:
         # torch/optim/optimizer.py, _accelerator_graph_capture_health_check: the same words
@@ -319,10 +314,6 @@ def _captured_optimizers(machine: Machine, stack: ExitStack) -> None:
                 "param_groups' capturable is False."
             )
 
-    for name in list(sys.modules):
-        module = sys.modules[name]
-        if name.startswith("torch.optim.") and hasattr(module, "_get_capturable_supported_devices"):
-            _put(stack, module, "_get_capturable_supported_devices", devices)
     for check in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
         if hasattr(torch.optim.Optimizer, check):
             _put(stack, torch.optim.Optimizer, check, health_check)

@@ -17,7 +17,6 @@ share their memory.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +24,7 @@ import torch
 from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import CallMode, Unseen
 from helpers.pytorch.tensors import tensors
-from helpers.simulator.machine import Machine
+from helpers.simulator.machine import Machine, Storages
 from helpers.simulator.operators.calls import copy_lists, puts_number
 from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import map_leaves
@@ -68,21 +67,14 @@ class Values:
     def __init__(self, machine: Machine) -> None:
         self._pinned = machine.pinned
         self._shadows: dict[int, _Shadow] = {}
-        self.host: set[int] = set()  # storages of ordinary host memory
+        self.host = Storages()  # ordinary host memory
         machine.seen, machine.on_host, machine.recorder = self.shadow, self.on_host, self.recorder
 
     def on_host(self, tensor: torch.Tensor) -> bool:
         try:
-            return tensor.untyped_storage()._cdata in self.host or tensor in self._pinned
+            return tensor in self.host or tensor in self._pinned
         except NotImplementedError:  # vmap's and grad's wrappers have no memory of their own; sparse tensors
             return tensor.layout is not torch.strided
-
-    def keep_on_host(self, tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self.host:
-            self.host.add(storage._cdata)
-            weakref.finalize(storage, self.host.discard, storage._cdata).atexit = False
-        return tensor
 
     def shadow(self, tree: Any) -> Any:
         """The same arguments as the GPU would see them: meta tensors for those on it."""
@@ -121,7 +113,7 @@ class ValueDispatch(Dispatch):
             out = func(*args, **kwargs)
             for tensor in tensors(out):
                 if not values.on_host(tensor):
-                    values.keep_on_host(tensor)
+                    values.host.add(tensor)
             return out, (args, kwargs, out)
         capture = machine.current.capture
         note = self.guard(capture.values.before, func, args, kwargs) if capture is not None else None
@@ -174,7 +166,7 @@ class ValueCalls(CallMode):
                     if device is not None and device != "cpu":  # the text "cpu" means the host
                         machine.copy(f"torch.{func.__name__}", "copy h2d", values.shadow(out), False, False)
                     elif not out.dim():
-                        values.keep_on_host(out)
+                        values.host.add(out)
             return out
         on_host = values.on_host(first)
         if func == T.is_cpu.__get__:  # type: ignore[attr-defined]
@@ -187,9 +179,9 @@ class ValueCalls(CallMode):
             device, pin = kwargs.get("device"), kwargs.pop("pin_memory", None)
             out = func(*args, **kwargs)
             if isinstance(out, T) and (pin or device == "cpu"):
-                return machine.pinned.add(out) if pin else values.keep_on_host(out)
+                return machine.pinned.add(out) if pin else values.host.add(out)
             if isinstance(out, T) and device is not None:
-                values.host.discard(out.untyped_storage()._cdata)
+                values.host.discard(out)
             return out
         if func is T.to and _names_host(args, kwargs):
             return self._to_host(first, on_host, args, kwargs)
@@ -204,7 +196,7 @@ class ValueCalls(CallMode):
             machine.copy(f"Tensor.{func.__name__}", "copy d2h", values.shadow(first), False, False)
             if func is T.cpu:
                 with Unseen():
-                    return values.keep_on_host(torch.Tensor.clone(first))
+                    return values.host.add(torch.Tensor.clone(first))
         elif func in (T.tolist, T.numpy, T.__repr__):
             machine.races.host_touch(f"Tensor.{func.__name__}", first, False)
         if func is T.__repr__ and not on_host:
@@ -231,7 +223,7 @@ class ValueCalls(CallMode):
         with Unseen():
             out = torch.Tensor.clone(found)
         if not non_blocking:
-            return values.keep_on_host(out)
+            return values.host.add(out)
         machine.pinned.add(out)
         machine.races.operator(machine.current.number, torch.ops.aten._to_copy.default, (shadow,), {}, out)
         return out
@@ -255,7 +247,7 @@ class Recorder:
         self._known: set[int] = set()
         self._before: list[tuple[torch.UntypedStorage, torch.UntypedStorage]] = []  # (memory, its old bytes)
         self._fresh: list[tuple[torch.UntypedStorage, bool]] = []  # (memory, whether it holds bools)
-        self._steps: list[tuple[Any, Any, Any, list[tuple[Any, torch.Tensor]]]] = []
+        self._steps: list[tuple[Any, Any, Any, list[tuple[int, torch.Tensor]]]] = []
         self._generators = {id(torch.default_generator): torch.default_generator}
         self._states = {id(torch.default_generator): torch.default_generator.get_state()}
 
@@ -276,26 +268,25 @@ class Recorder:
         """What the graph keeps of an argument: a tensor's address, a number's value."""
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        storage = leaf.untyped_storage()
-        if storage._cdata in self._values.host:
+        if leaf in self._values.host:
             return leaf.detach().clone()  # travels as a kernel's argument: its value now
         return leaf.data
 
     def after(self, note: Any, out: Any, launched: bool) -> None:
         """It ran. Only what launched a kernel is part of the graph."""
         with Unseen(), private_torch.DisableTorchFunction(), torch.no_grad():
-            results = [out] if isinstance(out, torch.Tensor) else list(out or ()) if launched else []
-            new: list[tuple[Any, torch.Tensor]] = []
             for tensor in tensors(out):
                 storage = tensor.untyped_storage()
                 if storage._cdata not in self._known:
                     self._known.add(storage._cdata)
                     self._fresh.append((storage, tensor.dtype == torch.bool))
             arguments = {t.untyped_storage()._cdata for t in tensors([note[1], note[2]])}
-            for path, tensor in _leaves(results):
-                if tensor.untyped_storage()._cdata not in arguments:
-                    new.append((path, tensor.data))
             if launched:
+                new = [
+                    (i, result.data)
+                    for i, result in enumerate(tensors(out))
+                    if result.untyped_storage()._cdata not in arguments
+                ]
                 self._steps.append((*note, new))
 
     def end(self) -> None:
@@ -316,24 +307,10 @@ class Recorder:
         with Unseen(), guards[0], guards[1], guards[2]:
             for func, args, kwargs, new in self._steps:
                 out = func(*args, **kwargs)
-                results = [out] if isinstance(out, torch.Tensor) else out
-                for path, target in new:
-                    target.copy_(_at(results, path))
+                results = tensors(out)
+                for i, target in new:
+                    target.copy_(results[i])
 
 
 def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
     return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))  # type: ignore[call-overload]
-
-
-def _leaves(results: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[tuple[int, ...], torch.Tensor]]:
-    for i, item in enumerate(results):
-        if isinstance(item, torch.Tensor):
-            yield (*path, i), item
-        elif isinstance(item, (list, tuple)):
-            yield from _leaves(item, (*path, i))
-
-
-def _at(results: Any, path: tuple[int, ...]) -> torch.Tensor:
-    for i in path:
-        results = results[i]
-    return results  # type: ignore[no-any-return]
