@@ -59,23 +59,6 @@ def peaks(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> Pict
     )
 
 
-def of_steps(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> Table:
-    """The longest of each."""
-    n = lengths[-1]
-    rows = [
-        (
-            name,
-            f"{c.peak_live_bytes / MIB:.1f}",
-            f"{(c.saved_bytes - 3 * 4 * 2 * n * 64) / MIB:.1f}",  # q, k and v are kept too
-            f"{c.flops / 1e9:.2f}",
-        )
-        for name, c in ((name, counts[-1]) for name, counts in steps.items())
-    ]
-    columns = ["attention", "peak, MiB", "kept for backward, MiB", "GFLOPs"]
-    caption = f"{n:,} tokens, 2 heads of 64 features, float32; both columns of MiB: beside q, k and v"
-    return table(rows, columns, evidence=LIVE, caption=caption)
-
-
 @dataclass(frozen=True)
 class Forward:
     """One forward pass on the simulated card: (kernel, seconds), the peak above its inputs in MiB, and the bytes moved."""
