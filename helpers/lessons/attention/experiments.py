@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from helpers.counters.counts import Counts
 from helpers.lessons.attention import masks
 from helpers.lessons.attention.masks import uneven
 from helpers.plots.picture import Picture
+from helpers.simulator.stretch import stretch
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
@@ -84,14 +86,9 @@ def on_h100(ways: Mapping[str, Attention], lengths: Sequence[int]) -> list[Forwa
                     torch.randn(8, 16, n, 64, device=gpu.device, dtype=torch.bfloat16) for _ in range(3)
                 )
                 way(q, k, v)  # the matrix library's workspace is there from now on
-                gpu.reset_peak_memory_stats()
-                held, before = gpu.memory_allocated(), len(gpu.kernels)
-                way(q, k, v)
-                gpu.synchronize()
-                kernels = gpu.kernels[before:]
-            more = (gpu.max_memory_allocated() - held) / MIB
-            parts = [(short(k.name), k.duration_s) for k in kernels]
-            runs.append(Forward(name, n, parts, more, sum(k.bytes for k in kernels)))
+                run = stretch(gpu, partial(way, q, k, v))
+            parts = [(short(kernel.name), kernel.duration_s) for kernel in run.kernels]
+            runs.append(Forward(name, n, parts, run.temporary / MIB, run.bytes))
     return runs
 
 

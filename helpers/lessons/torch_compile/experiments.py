@@ -23,6 +23,7 @@ from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
+from helpers.simulator.stretch import stretch
 from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
 
@@ -223,10 +224,7 @@ def faster_at_most(dtype: torch.dtype) -> float:
         layer = nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, **where)
         h = torch.empty(8, 1024, 1024, **where)
         for _ in range(2):  # the first is warm-up
-            before = len(gpu.kernels)
-            layer(h).sum().backward()
-        gpu.synchronize()
-    spent = gpu.kernels[before:]
+            spent = stretch(gpu, lambda: layer(h).sum().backward()).kernels
     products = [k for k in spent if "mm" in k.name or "attention" in k.name]
     return float(sum(k.duration_s for k in spent) / sum(k.duration_s for k in products))
 

@@ -13,6 +13,7 @@ from torch.nn.utils import prune
 from helpers import compiling, count, simulate
 from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 from helpers.pytorch import private_torch
+from helpers.simulator.stretch import stretch
 
 _INDUCTOR = "PyTorch's page on it (docs.pytorch.org/docs/stable/torch.compiler): TorchInductor uses Triton for GPUs of NVIDIA, AMD and Intel"
 
@@ -247,13 +248,8 @@ def _busy(kernels: int, size: int, graphed: bool = False) -> float:
                 eager()
             step = graph.replay
             step()
-        gpu.synchronize()
-        before, start = len(gpu.kernels), gpu.clock()
-        for _ in range(4):
-            step()
-        gpu.synchronize()
-        busy = sum(k.end_ns - k.start_ns for k in gpu.kernels[before:]) / 1e9
-        return busy / (gpu.clock() - start)
+        ran = stretch(gpu, lambda: [step() for _ in range(4)])
+        return ran.busy_s / ran.seconds
 
 
 def utilization() -> Outcome:
