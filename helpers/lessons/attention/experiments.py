@@ -14,6 +14,7 @@ from torch import Tensor
 import helpers.lessons.attention.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import count, plots, recordings, simulate
 from helpers.counters.counts import Counts
+from helpers.lesson.predictions import about as about
 from helpers.lessons.attention import masks
 from helpers.lessons.attention.masks import uneven
 from helpers.plots.picture import Picture
@@ -408,11 +409,6 @@ def loss_costs(losses: Mapping[str, Counts]) -> Table:
     ]
     caption = f"1,024 tokens, 8,000 words: the logits are {LOGITS / MIB:.1f} MiB, the weight {4 * 8000 * 64 / MIB:.1f}"
     return table(rows, ["loss", "peak, MiB", "GFLOPs", "operators"], evidence=LIVE, caption=caption)
-
-
-def about(share: float, choices: Sequence[float]) -> str:
-    """The nearest of some shares, in words."""
-    return f"about {min(choices, key=lambda choice: abs(choice - share)):.0%}".replace("%", " %")
 
 
 def lengths_of_texts() -> list[int]:

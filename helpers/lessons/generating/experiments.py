@@ -20,6 +20,7 @@ from torch.nn import functional as F
 import helpers.lessons.generating.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import count, recordings
 from helpers.compiling.torches import CannotCompile, explained
+from helpers.lesson.predictions import about as about
 from helpers.lesson.predictions import nearest
 from helpers.lessons.generating import on_card, stepping
 from helpers.lessons.generating.batching import Run
@@ -257,11 +258,6 @@ def batches(runs: Mapping[str, Run], step_s: float) -> Table:
 
 
 # --- further ---------------------------------------------------------------------------------------------------------
-
-
-def about(share: float, choices: Sequence[float]) -> str:
-    """The nearest of some shares, in words."""
-    return f"about {100 * nearest(share, choices):.0f} %"
 
 
 def rooms(used: int, reserved: Mapping[str, int], steps: int) -> Table:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-import io
 import logging
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +24,7 @@ from helpers.pytorch import private_torch
 from helpers.simulator.stretch import stretch
 from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
+from helpers.text.terminal import quiet
 
 LIVE = "live (CPU)"
 
@@ -35,22 +34,6 @@ class Text(str):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without what is printed, warned of and logged inside."""
-    logging.disable(logging.WARNING)
-    try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 # --- 1 · what is captured -----------------------------------------------------------------------------------------
