@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import tempfile
 import warnings
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -341,7 +342,7 @@ def simulated_plan(mib: tuple[int, ...], letters: str, n: int = 64) -> Plan:
         fully_shard(model, mesh=mesh)
         for _ in range(2):
             ran = _forward_backward(gpu, model, 16, width)
-    ruled_peak, _ = worst_moment(list(blocks), let_go, n)
+    ruled_peak = worst_moment(list(blocks), let_go, n)[0]
     ruled_sent = sum((3 if gone else 2) * b for b, gone in zip(blocks, let_go, strict=True))
     sent = sum(call.bytes for call in ran.collectives)
     return Plan(blocks, letters, ruled_peak, ran.temporary, ruled_sent, sent, ran.seconds)
@@ -414,27 +415,7 @@ def saved_and_loaded(save: Callable[[str], Any], load: Callable[[str], bool]) ->
 # --- compiled --------------------------------------------------------------------------------------------------------
 
 
-class _Block(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.up = nn.Linear(width, width)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return nn.functional.gelu(self.up(x))
-
-
-class _Stack(nn.Module):
-    def __init__(self, blocks: int, width: int) -> None:
-        super().__init__()
-        self.blocks = nn.ModuleList(_Block(width) for _ in range(blocks))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for block in self.blocks:
-            x = block(x)
-        return x
-
-
-def graphs_of(way: Callable[[nn.Module, Any], nn.Module], blocks: int = 8, width: int = 512) -> str:
+def graphs_of(way: Callable[[nn.Module, Any], nn.Module]) -> str:
     """What the compiler gets of eight blocks in two steps. way(model, backend): the model, wrapped and compiled."""
     sizes: list[int] = []
 
@@ -445,9 +426,10 @@ def graphs_of(way: Callable[[nn.Module, Any], nn.Module], blocks: int = 8, width
     torch.compiler.reset()
     logging.disable(logging.WARNING)  # of a profiler's span in DDP that no graph holds
     try:
-        model = way(_Stack(blocks, width), backend)
+        blocks = nn.Sequential(*(nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(8)))
+        model = way(nn.Sequential(OrderedDict(blocks=blocks)), backend)
         for _ in range(2):
-            model(torch.randn(4, width)).sum().backward()
+            model(torch.randn(4, 512)).sum().backward()
     finally:
         logging.disable(logging.NOTSET)
         torch.compiler.reset()
