@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import tempfile
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -415,7 +414,27 @@ def saved_and_loaded(save: Callable[[str], Any], load: Callable[[str], bool]) ->
 # --- compiled --------------------------------------------------------------------------------------------------------
 
 
-def graphs_of(way: Callable[[nn.Module, Any], nn.Module]) -> str:
+class _Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.up = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.gelu(self.up(x))
+
+
+class _Stack(nn.Module):
+    def __init__(self, blocks: int, width: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(_Block(width) for _ in range(blocks))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def graphs_of(way: Callable[[nn.Module, Any], nn.Module], blocks: int = 8, width: int = 512) -> str:
     """What the compiler gets of eight blocks in two steps. way(model, backend): the model, wrapped and compiled."""
     sizes: list[int] = []
 
@@ -426,10 +445,9 @@ def graphs_of(way: Callable[[nn.Module, Any], nn.Module]) -> str:
     torch.compiler.reset()
     logging.disable(logging.WARNING)  # of a profiler's span in DDP that no graph holds
     try:
-        blocks = nn.Sequential(*(nn.Sequential(nn.Linear(512, 512), nn.GELU()) for _ in range(8)))
-        model = way(nn.Sequential(OrderedDict(blocks=blocks)), backend)
+        model = way(_Stack(blocks, width), backend)
         for _ in range(2):
-            model(torch.randn(4, 512)).sum().backward()
+            model(torch.randn(4, width)).sum().backward()
     finally:
         logging.disable(logging.NOTSET)
         torch.compiler.reset()
