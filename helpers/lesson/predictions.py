@@ -38,6 +38,11 @@ def nearest(value: float, choices: Sequence[float]) -> float:
     return min(choices, key=lambda choice: abs(math.log(value / choice)))
 
 
+def about(share: float, choices: Sequence[float]) -> str:
+    """The nearest of some shares, in words: "about 40 %"."""
+    return f"about {100 * nearest(share, choices):.0f} %"
+
+
 def spelled(answer: Any) -> Any:
     """Words that mean the same alike: capitals, outer spaces, 1.0x for 1.0×, True for "yes". Numbers stay numbers."""
     if isinstance(answer, bool):

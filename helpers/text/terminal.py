@@ -1,7 +1,11 @@
-"""What a terminal cannot show costs no result."""
+"""What a terminal cannot show costs no result; and what nobody is to see."""
 
+import contextlib
 import io
+import logging
 import sys
+import warnings
+from collections.abc import Iterator
 
 
 def lenient() -> None:
@@ -12,6 +16,22 @@ def lenient() -> None:
     for stream in (sys.stdout, sys.stderr):  # either may be None
         if isinstance(stream, io.TextIOWrapper) and "utf" not in stream.encoding.lower():
             stream.reconfigure(errors="replace")
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Without what is printed, warned of and logged inside."""
+    logging.disable(logging.ERROR)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def printable(value: object) -> str:

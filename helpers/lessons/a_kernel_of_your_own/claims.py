@@ -7,7 +7,8 @@ from torch import Tensor
 
 from helpers import compiling
 from helpers.lesson.claim import Claim
-from helpers.lessons.a_kernel_of_your_own.experiments import by_operators, on_card, quiet
+from helpers.lessons.a_kernel_of_your_own.experiments import by_operators, on_card
+from helpers.text.terminal import quiet
 
 
 def on_trial() -> list[Claim]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -96,6 +96,44 @@ def _not_for_a_gpu(got: dict[str, Any]) -> str | None:
     return f"values right, but Triton's compiler refuses {got['refused']}. (The interpreter runs a kernel as Python, and lets it pass.)"
 
 
+def _run(answer: Callable[..., Any], count: Any, given: Iterable[Tensor], *numbers: Any) -> dict[str, Any]:
+    """What an answer gave for tensors whose numbers only kernels see, and what its kernels and PyTorch's operators did."""
+    kernels.load()
+    with kernels.Memory() as memory:
+        return _counted(answer, count, memory, map(memory.put, given), *numbers)
+
+
+def _counted(
+    answer: Callable[..., Any], count: Any, memory: kernels.Memory, given: Iterable[Tensor], *numbers: Any
+) -> dict[str, Any]:
+    """The same within a memory, in which the tensors are already."""
+    with kernels.watch() as seen:
+        counts = count(answer, *given, *numbers)
+    value = counts.result
+    return {
+        "value": _read(memory, value) if isinstance(value, tuple | list) else _read(memory, [value])[0],
+        "contiguous": isinstance(value, Tensor) and value.is_contiguous(),
+        "loads": seen.loads,
+        "stores": seen.stores,
+        "lanes": seen.lanes,
+        "raced": seen.raced,
+        "refused": _refused(seen),
+        "host": _host(counts.by_operator),
+    }
+
+
+def _read(memory: kernels.Memory, values: Iterable[Any]) -> list[Any]:
+    """The numbers of those that are tensors."""
+    return [memory.get(value) if isinstance(value, Tensor) else value for value in values]
+
+
+def _other_result(got: dict[str, Any], want: Tensor, dtype: str, scale: float = 1.0) -> str | None:
+    """What is wrong with a result: its numbers, how they lie, or that no GPU would have made them."""
+    if text := _close(got["value"], want, dtype, "the result", scale):
+        return text + _why(got, got["value"])
+    return _not_for_a_gpu(got) if got["contiguous"] else "the result does not lie row by row in memory"
+
+
 # --- 21.1 softmax -------------------------------------------------------------------------------------------------
 
 
@@ -121,29 +159,12 @@ class Rows:
 
 
 def _drive_softmax(softmax: Callable[[Tensor], Tensor], count: Any, **case: Any) -> dict[str, Any]:
-    kernels.load()
-    x = Rows(**case).x()
-    with kernels.Memory() as memory, kernels.watch() as seen:
-        counts = count(softmax, memory.put(x))
-    y = counts.result
-    return {
-        "y": memory.get(y) if isinstance(y, Tensor) else y,
-        "contiguous": isinstance(y, Tensor) and y.is_contiguous(),
-        "loads": seen.loads,
-        "stores": seen.stores,
-        "refused": _refused(seen),
-        "host": _host(counts.by_operator),
-    }
+    return _run(softmax, count, [Rows(**case).x()])
 
 
 def _wrong_softmax(case: Rows, got: dict[str, Any]) -> str | None:
     x = case.x()
-    want = x.float().softmax(-1).to(x.dtype)
-    if text := _close(got["y"], want, case.dtype, "the result"):
-        return text + _why(got, got["y"])
-    if not got["contiguous"]:
-        return "the result does not lie row by row in memory"
-    if text := _not_for_a_gpu(got):
+    if text := _other_result(got, x.float().softmax(-1).to(x.dtype), case.dtype):
         return text
     many = case.rows * case.columns
     if got["loads"] != many or got["stores"] != many:
@@ -206,30 +227,14 @@ SPARE = 48
 
 
 def _drive_attend_window(attend_window: Callable[..., Tensor], count: Any, **case: Any) -> dict[str, Any]:
-    kernels.load()
     of = Texts(**case)
-    with kernels.Memory() as memory, kernels.watch() as seen:
-        counts = count(attend_window, *(memory.put(t) for t in of.tensors()), of.sinks, of.window)
-    out = counts.result
-    return {
-        "out": memory.get(out) if isinstance(out, Tensor) else out,
-        "contiguous": isinstance(out, Tensor) and out.is_contiguous(),
-        "loads": seen.loads,
-        "stores": seen.stores,
-        "lanes": seen.lanes,
-        "refused": _refused(seen),
-        "host": _host(counts.by_operator),
-    }
+    return _run(attend_window, count, of.tensors(), of.sinks, of.window)
 
 
 def _wrong_attend_window(case: Texts, got: dict[str, Any]) -> str | None:
-    if text := _close(got["out"], case.wanted(), "float32", "the result", 4.0):
-        unfilled = isinstance(got["out"], Tensor) and got["out"].isnan().any() and not got["host"]
-        return text + _why(got, got["out"]) + (" (what is not filled holds NaN too)" if unfilled else "")
-    if not got["contiguous"]:
-        return "the result is not contiguous"
-    if text := _not_for_a_gpu(got):
-        return text
+    if text := _other_result(got, case.wanted(), "float32", 4.0):
+        unfilled = isinstance(got["value"], Tensor) and got["value"].isnan().any() and not got["host"]
+        return text + (" (what is not filled holds NaN too)" if unfilled else "")
     texts, places = len(case.filled), sum(map(len, case.counted()))
     loads, stores = texts * (1 + case.d) + 2 * case.d * places, texts * case.d
     if got["loads"] > loads:
@@ -290,30 +295,13 @@ class Product:
 
 
 def _drive_matmul(matmul: Callable[..., Tensor], count: Any, **case: Any) -> dict[str, Any]:
-    kernels.load()
     of = Product(**case)
-    a, b = of.operands()
-    with kernels.Memory() as memory, kernels.watch() as seen:
-        counts = count(matmul, memory.put(a), memory.put(b), of.rows, of.columns, of.inner)
-    c = counts.result
-    return {
-        "c": memory.get(c) if isinstance(c, Tensor) else c,
-        "contiguous": isinstance(c, Tensor) and c.is_contiguous(),
-        "loads": seen.loads,
-        "stores": seen.stores,
-        "refused": _refused(seen),
-        "host": _host(counts.by_operator),
-    }
+    return _run(matmul, count, of.operands(), of.rows, of.columns, of.inner)
 
 
 def _wrong_matmul(case: Product, got: dict[str, Any]) -> str | None:
     a, b = case.operands()
-    want = (a.double() @ b.double()).to(a.dtype)
-    if text := _close(got["c"], want, case.dtype, "the result"):
-        return text + _why(got, got["c"])
-    if not got["contiguous"]:
-        return "the result does not lie row by row in memory"
-    if text := _not_for_a_gpu(got):
+    if text := _other_result(got, (a.double() @ b.double()).to(a.dtype), case.dtype):
         return text
     across, down = -(-case.n // case.columns), -(-case.m // case.rows)
     loads, stores = case.m * case.k * across + case.k * case.n * down, case.m * case.n
@@ -549,12 +537,8 @@ class Normed:
 
 
 def _drive_norm(rms_norm: Callable[..., Any], count: Any, **case: Any) -> dict[str, Any]:
-    kernels.load()
     of = Normed(**case)
-    x, weight, _ = of.tensors()
-    with kernels.Memory() as memory, kernels.watch() as seen:
-        counts = count(rms_norm, memory.put(x), memory.put(weight), of.eps)
-    return _normed(counts, memory, seen)
+    return _run(rms_norm, count, of.tensors()[:2], of.eps)
 
 
 def _drive_norm_backward(rms_norm_backward: Callable[..., Any], count: Any, **case: Any) -> dict[str, Any]:
@@ -567,31 +551,20 @@ def _drive_norm_backward(rms_norm_backward: Callable[..., Any], count: Any, **ca
             rstd = (x.float().square().mean(-1) + of.eps).rsqrt()
             return [memory.put(t) for t in (dy, x, weight, rstd)]
 
-        def numbers(two: Any) -> list[Any]:
-            return [memory.get(t) if isinstance(t, Tensor) else t for t in two]
-
         # nothing of a call before, whose numbers are others, may be in what comes next
         earlier = rms_norm_backward(*given(10))
         earlier = list(earlier) if isinstance(earlier, tuple | list) else []
-        before, later = numbers(earlier), given(0)
-        with kernels.watch() as seen:
-            counts = count(rms_norm_backward, *later)
-        got = _normed(counts, memory, seen)
-        return got | {"earlier": list(zip(before, numbers(earlier), strict=True))}
-
-
-def _normed(counts: Any, memory: kernels.Memory, seen: kernels.Watch) -> dict[str, Any]:
-    two = counts.result if isinstance(counts.result, tuple | list) else [counts.result]
-    values = [memory.get(t) if isinstance(t, Tensor) else t for t in two]
-    moved = {"loads": seen.loads, "stores": seen.stores, "raced": seen.raced}
-    return {"values": values, **moved, "refused": _refused(seen), "host": _host(counts.by_operator)}
+        before = _read(memory, earlier)
+        got = _counted(rms_norm_backward, count, memory, given(0))
+        return got | {"earlier": list(zip(before, _read(memory, earlier), strict=True))}
 
 
 def _wrong_norm(case: Normed, got: dict[str, Any], backward: bool) -> str | None:
     names, wanted = (("dx", "dweight"), case.wanted()[2:]) if backward else (("y", "rstd"), case.wanted()[:2])
-    if len(got["values"]) != 2:
-        return f"returned {len(got['values'])} values, wanted {' and '.join(names)}"
-    for name, value, want in zip(names, got["values"], wanted, strict=True):
+    values = got["value"] if isinstance(got["value"], list) else [got["value"]]
+    if len(values) != 2:
+        return f"returned {len(values)} values, wanted {' and '.join(names)}"
+    for name, value, want in zip(names, values, wanted, strict=True):
         if not isinstance(value, Tensor) or value.dtype != want.dtype or value.shape != want.shape:
             is_now = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r}"
             return f"{name} is {is_now}, wanted {want.dtype} {tuple(want.shape)}"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import logging
 import os
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,12 +19,15 @@ import helpers.lessons.a_kernel_of_your_own.recorded  # noqa: F401 - its experim
 import helpers.lessons.attention.recorded  # noqa: F401
 from helpers import kernels, recordings, simulate
 from helpers.kernels import Launch, Moved, Watch
+from helpers.lesson.predictions import about
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 from helpers.simulator.devices import device
+from helpers.simulator.stretch import stretch
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
+from helpers.text.terminal import quiet
 
 T = TypeVar("T")
 #: where kernels run, or what is shown in their place
@@ -155,11 +154,8 @@ def on_card(fn: Callable[..., Any], *inputs: Tensor) -> Way:
     gpu = simulate("H100")
     with gpu:
         there = [x.to(gpu.device) for x in inputs]
-        before = len(gpu.kernels)
-        fn(*there)
-        gpu.synchronize()
-        run = gpu.kernels[before:]
-        return Way(len(run), float(sum(kernel.bytes for kernel in run)))
+        run = stretch(gpu, lambda: fn(*there))
+        return Way(len(run.kernels), float(run.bytes))
 
 
 def with_yours(softmax: Callable[[Tensor], Tensor]) -> Table:
@@ -170,15 +166,19 @@ def with_yours(softmax: Callable[[Tensor], Tensor]) -> Table:
         "F.softmax": on_card(lambda x: F.softmax(x, -1), x),
     }
     yours = ran("softmax", lambda: softmax(x), want=x.softmax(-1))
-    if not yours.same:
-        print(
-            f"Your softmax is not in the table: {yours.error or 'its result is another'}. Write it above, then run this cell again."
-        )
-    else:
+    if _right("softmax", yours):
         moved = yours.seen.loads + yours.seen.stores
         rows["yours, as counted"] = Way(len(yours.seen.launches), 4.0 * moved)
     lines = [(name, f"{way.kernels}", f"{way.bytes / x.nbytes:.2f}") for name, way in rows.items()]
     return table(lines, ["softmax", "kernels", "moves, × x"], evidence=f"simulated (H100) · {LIVE}")
+
+
+def _right(name: str, yours: Ran) -> bool:
+    """Whether the learner's kernel gave what was wanted; printed, where it did not."""
+    if not yours.same:
+        why = yours.error or "its result is another"
+        print(f"Your {name} is not in the table: {why}. Write it above, then run this cell again.")
+    return yours.same
 
 
 def ways(rows: Mapping[str, Way], elements: int, first: str = "softmax") -> Table:
@@ -224,24 +224,22 @@ def recorded_softmaxes(of: int = 0) -> Table:
     return table(rows, columns, evidence=recording.evidence, caption="float32, many calls in a row")
 
 
-def recorded_us(way: str, rows: int, columns: int) -> float:
-    """Microseconds of a recorded softmax over so many rows of so many numbers."""
-    table = recordings.show("21/softmax", prefer="recorded").table or []
-    return float(
-        next(row["us"] for row in table if (row["rows"], row["columns"], row["way"]) == (rows, columns, way))
-    )
+def _recorded_us() -> dict[str, float]:
+    """way → microseconds of the recorded softmax over 65,536 rows of 1,024 numbers."""
+    rows = recordings.show("21/softmax", prefer="recorded").table or []
+    return {row["way"]: row["us"] for row in rows if (row["rows"], row["columns"]) == (65_536, 1024)}
 
 
 def recorded_slower() -> float:
     """How many times as long as F.softmax the five operators took, over 65,536 rows of 1,024 numbers."""
-    return recorded_us("five operators", 65_536, 1024) / recorded_us("F.softmax", 65_536, 1024)
+    us = _recorded_us()
+    return us["five operators"] / us["F.softmax"]
 
 
 def recorded_like() -> str:
     """Which recorded softmax takes as long as the compiled one, over 65,536 rows of 1,024 numbers."""
-    slow, fast, compiled = (
-        recorded_us(way, 65_536, 1024) for way in ("five operators", "F.softmax", "compiled")
-    )
+    us = _recorded_us()
+    slow, fast, compiled = (us[way] for way in ("five operators", "F.softmax", "compiled"))
     if compiled > 0.8 * slow:
         return "like the five operators"
     return "like F.softmax" if compiled < 1.25 * fast else "between the two"
@@ -270,10 +268,7 @@ def cache_rooms(filled: Sequence[int], places: int) -> Picture:
 
 def shares(reads: Mapping[str, Way], cache_bytes: int) -> dict[str, str]:
     """The bytes of each way against the cache's, to the nearest choice of the prediction."""
-    return {
-        name: f"about {min((10, 20, 40, 80, 100), key=lambda percent: abs(percent - 100 * way.bytes / cache_bytes))} %"
-        for name, way in reads.items()
-    }
+    return {name: about(way.bytes / cache_bytes, (0.1, 0.2, 0.4, 0.8, 1.0)) for name, way in reads.items()}
 
 
 def scores(seen: Watch, texts: int, d: int) -> int:
@@ -350,10 +345,7 @@ def with_your_window(
         lambda: attend_window(*tensors, sinks, window),
         want=F.scaled_dot_product_attention(q, k, v, mask),
     )
-    if not yours.same:
-        print(
-            f"Your attend_window is not in the table: {yours.error or 'its result is another'}. Write it above, then run this cell again."
-        )
+    if not _right("attend_window", yours):
         return cache_reads(reads, computed, k.nbytes + v.nbytes)
     name = f"yours, {sinks} sinks and a window of {window}"
     way = Way(len(yours.seen.launches), yours.seen.bytes)
@@ -530,19 +522,3 @@ def _keep(name: str, what: Any) -> None:
     if os.environ.get("COURSE_KEEPS_RUNS"):
         kept = json.loads(_KEPT.read_text(encoding="utf-8")) if _KEPT.exists() else {}
         _KEPT.write_text(json.dumps(kept | {name: what}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without what is printed, warned of and logged inside."""
-    logging.disable(logging.ERROR)
-    try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(logging.NOTSET)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +14,11 @@ from torch import Tensor
 import helpers.lessons.attention.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import count, plots, recordings, simulate
 from helpers.counters.counts import Counts
+from helpers.lesson.predictions import about as about
 from helpers.lessons.attention import masks
 from helpers.lessons.attention.masks import uneven
 from helpers.plots.picture import Picture
+from helpers.simulator.stretch import stretch
 from helpers.text.seconds import format_seconds
 from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
@@ -59,23 +62,6 @@ def peaks(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> Pict
     )
 
 
-def of_steps(steps: Mapping[str, Sequence[Counts]], lengths: Sequence[int]) -> Table:
-    """The longest of each."""
-    n = lengths[-1]
-    rows = [
-        (
-            name,
-            f"{c.peak_live_bytes / MIB:.1f}",
-            f"{(c.saved_bytes - 3 * 4 * 2 * n * 64) / MIB:.1f}",  # q, k and v are kept too
-            f"{c.flops / 1e9:.2f}",
-        )
-        for name, c in ((name, counts[-1]) for name, counts in steps.items())
-    ]
-    columns = ["attention", "peak, MiB", "kept for backward, MiB", "GFLOPs"]
-    caption = f"{n:,} tokens, 2 heads of 64 features, float32; both columns of MiB: beside q, k and v"
-    return table(rows, columns, evidence=LIVE, caption=caption)
-
-
 @dataclass(frozen=True)
 class Forward:
     """One forward pass on the simulated card: (kernel, seconds), the peak above its inputs in MiB, and the bytes moved."""
@@ -101,14 +87,9 @@ def on_h100(ways: Mapping[str, Attention], lengths: Sequence[int]) -> list[Forwa
                     torch.randn(8, 16, n, 64, device=gpu.device, dtype=torch.bfloat16) for _ in range(3)
                 )
                 way(q, k, v)  # the matrix library's workspace is there from now on
-                gpu.reset_peak_memory_stats()
-                held, before = gpu.memory_allocated(), len(gpu.kernels)
-                way(q, k, v)
-                gpu.synchronize()
-                kernels = gpu.kernels[before:]
-            more = (gpu.max_memory_allocated() - held) / MIB
-            parts = [(short(k.name), k.duration_s) for k in kernels]
-            runs.append(Forward(name, n, parts, more, sum(k.bytes for k in kernels)))
+                run = stretch(gpu, partial(way, q, k, v))
+            parts = [(short(kernel.name), kernel.duration_s) for kernel in run.kernels]
+            runs.append(Forward(name, n, parts, run.temporary / MIB, run.bytes))
     return runs
 
 
@@ -428,11 +409,6 @@ def loss_costs(losses: Mapping[str, Counts]) -> Table:
     ]
     caption = f"1,024 tokens, 8,000 words: the logits are {LOGITS / MIB:.1f} MiB, the weight {4 * 8000 * 64 / MIB:.1f}"
     return table(rows, ["loss", "peak, MiB", "GFLOPs", "operators"], evidence=LIVE, caption=caption)
-
-
-def about(share: float, choices: Sequence[float]) -> str:
-    """The nearest of some shares, in words."""
-    return f"about {min(choices, key=lambda choice: abs(choice - share)):.0%}".replace("%", " %")
 
 
 def lengths_of_texts() -> list[int]:

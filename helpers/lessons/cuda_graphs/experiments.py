@@ -18,6 +18,7 @@ from helpers.lesson.predictions import nearest as nearest
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
 from helpers.recordings import Result
+from helpers.simulator.stretch import stretch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
@@ -76,24 +77,23 @@ def ten_steps(prepare: Callable[[Any, Step], Step], batch: int = 64, width: int 
         for _ in range(3):
             step()
         run = prepare(gpu, step)
-        gpu.synchronize()
-        began, first, launches = gpu.clock(), len(gpu.kernels), gpu.launches
-        for _ in range(10):
-            for static, fresh in zip((x, y), pinned, strict=True):
-                static.copy_(fresh, non_blocking=True)
-            run()
-        gpu.synchronize()
-        seconds, launches = gpu.clock() - began, gpu.launches - launches
-    ran = gpu.kernels[first:]
-    computing = [k for k in ran if k.kind == "kernel"]
+
+        def ten() -> None:
+            for _ in range(10):
+                for static, fresh in zip((x, y), pinned, strict=True):
+                    static.copy_(fresh, non_blocking=True)
+                run()
+
+        ran = stretch(gpu, ten)
+    computing = [k for k in ran.kernels if k.kind == "kernel"]
     return Loop(
         gpu,
-        round(launches / 10),
+        round(ran.launches / 10),
         round(len(computing) / 10),
-        round(sum(k.bytes for k in ran if k.kind == "copy h2d") / 10),
+        round(sum(k.bytes for k in ran.kernels if k.kind == "copy h2d") / 10),
         sum(k.duration_s for k in computing) / 10,
-        seconds / 10,
-        (began + 25e-6, began + 445e-6),
+        ran.seconds / 10,
+        (ran.began_s + 25e-6, ran.began_s + 445e-6),
     )
 
 
@@ -405,18 +405,18 @@ def loop_seconds(sizes: Sequence[int], waits: bool, graphed: bool) -> float:
             with gpu.graph(graph):
                 eager()
         eager()
-        gpu.synchronize()
-        began = gpu.clock()
-        for _ in range(10):
-            if graphed:
-                static.copy_(fresh)
-                graph.replay()
-            else:
-                eager()
-            if waits:
-                gpu.synchronize()
-        gpu.synchronize()
-        return float((gpu.clock() - began) / 10)
+
+        def ten() -> None:
+            for _ in range(10):
+                if graphed:
+                    static.copy_(fresh)
+                    graph.replay()
+                else:
+                    eager()
+                if waits:
+                    gpu.synchronize()
+
+        return stretch(gpu, ten).seconds / 10
 
 
 def gain(sizes: Sequence[int], waits: bool) -> float:

@@ -23,6 +23,7 @@ from helpers import ranks, simulate
 from helpers.lessons.fully_sharded.sharded_peak import worst_moment
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
+from helpers.simulator.stretch import Stretch, stretch
 from helpers.text.tables import Table, table
 
 LAYERS, WIDTH = 6, 64
@@ -262,14 +263,14 @@ def simulated_step(n: int, wrap: Wrap, tokens: int = 8192, slow: float = 1.0) ->
         # DDP arranges buckets anew
         rounds = 3 if isinstance(model, nn.parallel.DistributedDataParallel) else 2
         for _ in range(rounds):
-            gpu.synchronize()
-            model.zero_grad()
-            began, sent = gpu.clock(), len(gpu.collectives)
-            gpu.reset_peak_memory_stats()
-            model(torch.empty(tokens, 4096, device=gpu.device, dtype=torch.bfloat16)).sum().backward()
-            gpu.synchronize()
-        took, peak = gpu.clock() - began, gpu.max_memory_allocated()
-    return Step(gpu, began, took, peak, gpu.collectives[sent:])
+            ran = _forward_backward(gpu, model, tokens, 4096)
+    return Step(gpu, ran.began_s, ran.seconds, ran.peak, ran.collectives)
+
+
+def _forward_backward(gpu: Any, model: nn.Module, rows: int, width: int) -> Stretch:
+    model.zero_grad()
+    kind: dict[str, Any] = {"device": gpu.device, "dtype": torch.bfloat16}
+    return stretch(gpu, lambda: model(torch.empty(rows, width, **kind)).sum().backward())
 
 
 def drawn_from(steps: Mapping[str, Step]) -> dict[str, tuple[Any, float]]:
@@ -339,16 +340,11 @@ def simulated_plan(mib: tuple[int, ...], letters: str, n: int = 64) -> Plan:
             fully_shard(block, mesh=mesh, reshard_after_forward=gone)
         fully_shard(model, mesh=mesh)
         for _ in range(2):
-            model.zero_grad()
-            gpu.synchronize()
-            began, sent, held = gpu.clock(), len(gpu.collectives), gpu.memory_allocated()
-            gpu.reset_peak_memory_stats()
-            model(torch.empty(16, width, device=gpu.device, dtype=torch.bfloat16)).sum().backward()
-            gpu.synchronize()
-        took, peak = gpu.clock() - began, gpu.max_memory_allocated() - held
+            ran = _forward_backward(gpu, model, 16, width)
+    ruled_peak = worst_moment(list(blocks), let_go, n)[0]
     ruled_sent = sum((3 if gone else 2) * b for b, gone in zip(blocks, let_go, strict=True))
-    payload = sum(c.bytes for c in gpu.collectives[sent:])
-    return Plan(blocks, letters, worst_moment(list(blocks), let_go, n)[0], peak, ruled_sent, payload, took)
+    sent = sum(call.bytes for call in ran.collectives)
+    return Plan(blocks, letters, ruled_peak, ran.temporary, ruled_sent, sent, ran.seconds)
 
 
 EQUAL, UNEQUAL = (8,) * 6, (8, 24, 8, 16, 8, 8)

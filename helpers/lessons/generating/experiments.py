@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from torch.nn import functional as F
 import helpers.lessons.generating.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import count, recordings
 from helpers.compiling.torches import CannotCompile, explained
+from helpers.lesson.predictions import about as about
 from helpers.lesson.predictions import nearest
 from helpers.lessons.generating import on_card, stepping
 from helpers.lessons.generating.batching import Run
@@ -28,6 +30,7 @@ from helpers.models import GPT2, Size
 from helpers.pytorch import private_torch
 from helpers.simulator import simulate
 from helpers.simulator.devices import device, steps_off_by
+from helpers.simulator.stretch import stretch
 from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
 
@@ -172,20 +175,13 @@ def loop_cost(
     step: Callable[[], Tensor],
     token: Tensor,
     place: Tensor,
-    tokens: int = 8,
 ) -> Cost:
-    """loop(step, token, place, n) on the simulated card, from place 0: the mean of a token."""
-    for n in (2, tokens):  # what is used for the first time takes longer
+    """loop(step, token, place, n) on the simulated card, from place 0: the mean of eight tokens."""
+    for n in (2, 8):  # what is used for the first time takes longer
         token.zero_(), place.zero_()
-        gpu.synchronize()
-        kernels, launches, syncs, began = len(gpu.kernels), gpu.launches, gpu.syncs, gpu.clock()
-        loop(step, token, place, n)
-        launches, syncs = gpu.launches - launches, gpu.syncs - syncs
-        gpu.synchronize()
-        ran, seconds = gpu.kernels[kernels:], gpu.clock() - began
-    busy, moved = sum(k.duration_s for k in ran), sum(k.bytes for k in ran)
+        ran = stretch(gpu, partial(loop, step, token, place, n))
     return Cost(
-        seconds / tokens, busy / tokens, round(launches / tokens), round(syncs / tokens), moved // tokens, 0
+        ran.seconds / n, ran.busy_s / n, round(ran.launches / n), round(ran.syncs / n), ran.bytes // n, 0
     )
 
 
@@ -235,19 +231,15 @@ def together(StaticCache: Callable[..., Any], generate: Callable[..., Any]) -> T
                 return logits
 
             generate(step, first, 5, 1, size.vocabulary, 8)  # what is used for the first time takes longer
-            gpu.synchronize()
-            launches, syncs, began = gpu.launches, gpu.syncs, gpu.clock()
-            made = generate(step, first, 5, 16, size.vocabulary, 8)
-            launches, syncs = gpu.launches - launches, gpu.syncs - syncs
-            gpu.synchronize()
-            seconds = gpu.clock() - began
+            ran = stretch(gpu, lambda: generate(step, first, 5, 16, size.vocabulary, 8))
     except NotImplementedError:
         return "write exercises 20.1 and 20.2 first, and run this cell again"
     except Exception as error:  # the learner's
         return f"not yet: {type(error).__name__}: {error}"
     if gpu.faults:
         return f"not yet: {gpu.faults[0]}"
-    rows = [(f"{made.numel()}", f"{syncs}", f"{launches}", _ms(seconds / made.shape[1]))]
+    made = ran.result
+    rows = [(f"{made.numel()}", f"{ran.syncs}", f"{ran.launches}", _ms(ran.seconds / made.shape[1]))]
     return table(rows, ["tokens", "waits", "launches", "a step"], evidence=ON_H100)
 
 
@@ -266,11 +258,6 @@ def batches(runs: Mapping[str, Run], step_s: float) -> Table:
 
 
 # --- further ---------------------------------------------------------------------------------------------------------
-
-
-def about(share: float, choices: Sequence[float]) -> str:
-    """The nearest of some shares, in words."""
-    return f"about {100 * nearest(share, choices):.0f} %"
 
 
 def rooms(used: int, reserved: Mapping[str, int], steps: int) -> Table:

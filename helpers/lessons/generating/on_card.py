@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +13,7 @@ from helpers.lessons.generating import stepping
 from helpers.lessons.generating.decoding import Fixed, Growing, next_logits
 from helpers.models import GPT2, Size
 from helpers.simulator import simulate
+from helpers.simulator.stretch import stretch
 
 #: GPT-2 as it is, and a model with as many weights as Llama-2 7B has
 SIZES = {"GPT-2": Size(), "7B": Size(width=4096, layers=32, heads=32, vocabulary=32000, context=2048)}
@@ -92,17 +92,9 @@ def _costs(
 
 
 def _measured(gpu: Any, run: Callable[[], Any]) -> Cost:
-    gpu.synchronize()
-    kernels, launches, syncs, began = len(gpu.kernels), gpu.launches, gpu.syncs, gpu.clock()
-    run()
-    launches, syncs = gpu.launches - launches, gpu.syncs - syncs
-    gpu.synchronize()
-    ran, seconds = gpu.kernels[kernels:], gpu.clock() - began
-    by_name: Counter[str] = Counter()
-    for kernel in ran:
-        by_name[kernel.name] += kernel.bytes
-    busy = sum(kernel.duration_s for kernel in ran)
-    return Cost(seconds, busy, launches, syncs, sum(by_name.values()), by_name["aten.cat"])
+    ran = stretch(gpu, run)
+    of_cats = sum(kernel.bytes for kernel in ran.kernels if kernel.name == "aten.cat")
+    return Cost(ran.seconds, ran.busy_s, ran.launches, ran.syncs, ran.bytes, of_cats)
 
 
 def _caches(way: str, size: Size, batch: int, filled: int, length: int, device: Any) -> Any:

@@ -15,6 +15,7 @@ from helpers.lesson.predictions import nearest
 from helpers.lessons.measure_first import recorded as three_timers
 from helpers.plots.picture import Picture
 from helpers.recordings import Result
+from helpers.simulator.stretch import stretch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 from helpers.timing import bench, verdict
@@ -259,9 +260,7 @@ def training_step(
                     net(x)
 
             seconds = bench(step, gpu=gpu, number=4, repeats=1).median_s
-            first = len(gpu.kernels)
-            step()
-            return Step(seconds, sum(k.duration_s for k in gpu.kernels[first:]) / seconds)
+            return Step(seconds, stretch(gpu, step).busy_s / seconds)
     finally:
         torch.set_float32_matmul_precision(usual)
 

@@ -23,6 +23,7 @@ from helpers.plots.picture import Picture, drawn
 from helpers.running_example.scores import Score, score
 from helpers.running_example.script import Script
 from helpers.simulator.devices import steps_off_by
+from helpers.simulator.stretch import stretch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
@@ -96,8 +97,8 @@ def peak(net: str, dtype: torch.dtype | None = None) -> int:
         with torch.device(gpu.device):  # weights are made there, not here
             model, x = make(), inputs(gpu.device)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        for _ in range(2):
-            gpu.reset_peak_memory_stats()
+
+        def step() -> None:
             autocast = torch.autocast("cuda", dtype=dtype, enabled=dtype is not None)
             with autocast, torch.set_grad_enabled(training):
                 y = model(x)
@@ -107,8 +108,9 @@ def peak(net: str, dtype: torch.dtype | None = None) -> int:
                 loss.backward()
                 optimizer.step()
                 optimizer.zero_grad()
-            del y, loss
-        return int(gpu.max_memory_allocated())
+
+        step()
+        return stretch(gpu, step).peak
 
 
 def resnet_seconds(images: int, dtype: torch.dtype | None = None) -> float:
@@ -118,18 +120,17 @@ def resnet_seconds(images: int, dtype: torch.dtype | None = None) -> float:
         with torch.device(gpu.device):
             model, x = ResNet(), torch.empty(images, 3, 224, 224)
             wanted = torch.zeros(images, dtype=torch.int64)
-        optimizer, start = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), 0.0
-        for step in range(2):
-            if step:
-                gpu.synchronize()
-                start = gpu.clock()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+        def step() -> None:
             with torch.autocast("cuda", dtype=dtype, enabled=dtype is not None):
                 loss = F.cross_entropy(model(x), wanted)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-        gpu.synchronize()
-        return float(gpu.clock() - start)
+
+        step()
+        return stretch(gpu, step).seconds
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from helpers import ranks, simulate
 from helpers.simulator.devices import DEVICES
+from helpers.simulator.stretch import stretch
 from helpers.simulator.world.pipeline import order, pipeline
 from helpers.text.tables import Table, table
 
@@ -302,13 +303,8 @@ def split_step(way: str, n: int, in_node: int = 8) -> tuple[float, float, Any]:
         weights = [(make(_WIDE, 4 * _WIDE // n), make(4 * _WIDE // n, _WIDE)) for _ in range(_DEEP)]
         x, grad = make(tokens, _WIDE), make(tokens, _WIDE)
         for _ in range(2):  # the first is the warm-up
-            sent = len(gpu.collectives)
-            gpu.synchronize()
-            begin = gpu.clock()
-            _one_step(x, weights, grad, hide)
-            gpu.synchronize()
-            took = gpu.clock() - begin
-    return took, sum(c.end_ns - c.start_ns for c in gpu.collectives[sent:]) / 1e9, gpu
+            ran = stretch(gpu, lambda: _one_step(x, weights, grad, hide))
+    return ran.seconds, sum(c.end_ns - c.start_ns for c in ran.collectives) / 1e9, gpu
 
 
 def gain(way: str, n: int, in_node: int = 8) -> float:

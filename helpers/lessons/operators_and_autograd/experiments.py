@@ -19,6 +19,7 @@ from helpers.counters import Counts
 from helpers.lessons.operators_and_autograd.graph import graph_of
 from helpers.lessons.operators_and_autograd.overhead import fit_overhead
 from helpers.pytorch import private_torch
+from helpers.simulator.stretch import stretch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
@@ -94,18 +95,14 @@ class Ran(NamedTuple):
 def ran(gpu: Any, fn: Callable[..., Any], *inputs: Tensor) -> Ran:
     """One run of fn with warm kernels, to the end of its work."""
     fn(*inputs)
-    gpu.synchronize()
-    start, before = gpu.clock(), len(gpu.kernels)
-    fn(*inputs)
-    gpu.synchronize()
-    kernels, card = gpu.kernels[before:], gpu.card
-    moved, flops = sum(k.bytes for k in kernels), sum(k.flops for k in kernels)
+    run, card = stretch(gpu, lambda: fn(*inputs)), gpu.card
+    launched, flops = len(run.kernels), sum(k.flops for k in run.kernels)
     parts = {
-        "launches": len(kernels) * card.assumptions.operator_s,
-        "bytes": moved / bandwidth(card),
+        "launches": launched * card.assumptions.operator_s,
+        "bytes": run.bytes / bandwidth(card),
         "arithmetic": flops / (card.reached("matmul").flop_share * card.peak_flops["fp32"]),
     }
-    return Ran(len(kernels), moved, gpu.clock() - start, max(parts, key=lambda part: parts[part]))
+    return Ran(launched, run.bytes, run.seconds, max(parts, key=lambda part: parts[part]))
 
 
 Fused = dict[str, tuple[Ran, Ran]]

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from helpers.lesson.claim import Claim
 from helpers.lessons.optimizers import experiments
+from helpers.simulator.stretch import Stretch
 
 _SECTIONS = "1 · Three ways to the same numbers", "2 · Launches or bytes?"
 
 
 def on_trial(
-    steps: Mapping[str, experiments.Step], sizes: Sequence[int], times_as_fast: Mapping[str, float]
+    steps: Mapping[str, Stretch], sizes: Sequence[int], times_as_fast: Mapping[str, float]
 ) -> list[Claim]:
     """Every claim of the lesson.
 
@@ -47,7 +48,7 @@ def three_for_each() -> Claim:
 
 
 def trade_off(
-    steps: Mapping[str, experiments.Step], sizes: Sequence[int], times_as_fast: Mapping[str, float]
+    steps: Mapping[str, Stretch], sizes: Sequence[int], times_as_fast: Mapping[str, float]
 ) -> Claim:
     """Kernels, temporaries and time of the three ways."""
     kernels = {way: len(step.kernels) for way, step in steps.items()}

@@ -278,13 +278,9 @@ def _as_measured(report: check.Report) -> str | None:
     return None
 
 
-def _predict(step_time: Callable[..., float], *inputs: Any) -> float:
-    return predicted(step_time, *inputs)  # type: ignore[no-any-return]
-
-
 def check_step_time(*cases: check.Case) -> None:
     look, note = (
         "2 · Launches or bytes?; Further, How long will a step take?",
         "latency_s only delays a kernel for which the GPU is waiting.",
     )
-    check.function("step_time", cases, drive=_predict, verify=each(_as_measured), look=look, note=note)
+    check.function("step_time", cases, drive=predicted, verify=each(_as_measured), look=look, note=note)

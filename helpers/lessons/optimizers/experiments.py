@@ -17,6 +17,7 @@ from helpers.lessons.optimizers.recorded import WAYS
 from helpers.plots import Picture
 from helpers.recordings import Result
 from helpers.simulator.devices import Device
+from helpers.simulator.stretch import Stretch, stretch
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
@@ -26,31 +27,10 @@ SIMULATED, LIVE = "simulated (H100)", "live (CPU)"
 # --- one step of the optimizer ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Step:
-    """A step on a simulated GPU: its kernels, its seconds until the GPU is done, and the bytes of its temporaries."""
-
-    kernels: list[Any]
-    seconds: float
-    temporary: int
-
-    @property
-    def bytes(self) -> int:
-        """What its kernels read and write."""
-        return sum(kernel.bytes for kernel in self.kernels)
+step_on = stretch
 
 
-def step_on(gpu: Any, step: Callable[[], Any]) -> Step:
-    """One call of `step` on an idle simulated GPU."""
-    gpu.synchronize()
-    gpu.reset_peak_memory_stats()
-    before, held, began = len(gpu.kernels), gpu.memory_allocated(), gpu.clock()
-    step()
-    gpu.synchronize()
-    return Step(gpu.kernels[before:], gpu.clock() - began, gpu.max_memory_allocated() - held)
-
-
-def costs(steps: Mapping[str, Step], sizes: Sequence[int]) -> Table:
+def costs(steps: Mapping[str, Stretch], sizes: Sequence[int]) -> Table:
     """A row for each way: kernels, bytes moved, temporaries; and how far its weights are from the for-loop's."""
     weights, loop = sum(sizes), _trained(sizes, **WAYS["for-loop"])
     rows = []
@@ -95,7 +75,7 @@ def optimizers_with(option: str = "") -> list[str]:
 _READS = ("p", "m, g → m", "v", "v, g → v", "v → new", "root → new", "root", "p, m, root → p")
 
 
-def bytes_by_kernel(loop: Step, fused: Step, weights: int) -> Table:
+def bytes_by_kernel(loop: Stretch, fused: Stretch, weights: int) -> Table:
     """The eight kernels of the for-loop over one parameter, and the fused step: what each reads, writes and moves."""
     rows: list[tuple[str, str, int]] = [
         (kernel.name.removeprefix("aten."), what, kernel.bytes // weights)
@@ -240,17 +220,16 @@ def training_step(batch: int, way: str = "fused") -> Training:
         net = nn.Sequential(*layers).to(gpu.device)
         optimizer = torch.optim.AdamW(net.parameters(), **WAYS[way])
         x = torch.empty(batch, 1024, device=gpu.device)
-        for _ in range(2):
-            gpu.synchronize()
-            began, before, called = gpu.clock(), len(gpu.kernels), len(gpu.host)
+
+        def step() -> None:
             net(x).square().mean().backward()
             optimizer.step()
             optimizer.zero_grad()
-            gpu.synchronize()
-    calls = sum(h.end_ns - h.start_ns for h in gpu.host[called:] if h.kind != "sync") / 1e9
-    kernels = gpu.kernels[before:]
-    kernels_s, flops = sum(k.duration_s for k in kernels), sum(float(k.flops) for k in kernels)
-    return Training(calls, kernels_s, gpu.clock() - began, flops)
+
+        step()  # warm-up
+        ran = stretch(gpu, step)
+    calls = sum(h.end_ns - h.start_ns for h in ran.host if h.kind != "sync") / 1e9
+    return Training(calls, ran.busy_s, ran.seconds, sum(float(k.flops) for k in ran.kernels))
 
 
 def by_batch() -> Table:

@@ -12,8 +12,9 @@ from torch.nn import functional as F
 
 from helpers import compiling
 from helpers.lesson.claim import Claim
-from helpers.lessons.torch_compile.experiments import WAYS, Captures, chain, compiled_pipe, quiet
+from helpers.lessons.torch_compile.experiments import WAYS, Captures, chain, compiled_pipe
 from helpers.pytorch import private_torch
+from helpers.text.terminal import quiet
 
 HERE = "Sources on trial"
 #: read at commit d7f2062 of August 2026, and at v2.2.0, of the time of the source: the same in both

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
-import io
 import logging
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +21,10 @@ from helpers.compiling import Kernels, Report
 from helpers.compiling.timing import empty_caches
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
+from helpers.simulator.stretch import stretch
 from helpers.text.seconds import approx, format_seconds
 from helpers.text.tables import Table, table
+from helpers.text.terminal import quiet
 
 LIVE = "live (CPU)"
 
@@ -34,22 +34,6 @@ class Text(str):
 
     def __repr__(self) -> str:
         return str(self)
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Without what is printed, warned of and logged inside."""
-    logging.disable(logging.WARNING)
-    try:
-        with (
-            warnings.catch_warnings(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
-        ):
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(logging.NOTSET)
 
 
 # --- 1 · what is captured -----------------------------------------------------------------------------------------
@@ -223,10 +207,7 @@ def faster_at_most(dtype: torch.dtype) -> float:
         layer = nn.TransformerEncoderLayer(1024, 16, 4096, batch_first=True, **where)
         h = torch.empty(8, 1024, 1024, **where)
         for _ in range(2):  # the first is warm-up
-            before = len(gpu.kernels)
-            layer(h).sum().backward()
-        gpu.synchronize()
-    spent = gpu.kernels[before:]
+            spent = stretch(gpu, lambda: layer(h).sum().backward()).kernels
     products = [k for k in spent if "mm" in k.name or "attention" in k.name]
     return float(sum(k.duration_s for k in spent) / sum(k.duration_s for k in products))
 

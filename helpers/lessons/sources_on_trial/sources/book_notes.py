@@ -23,6 +23,7 @@ from helpers.lessons.data_loading.experiments import mean_step
 from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried
 from helpers.lessons.sources_on_trial.sources.guide import by_operator
 from helpers.pytorch import private_torch
+from helpers.simulator.stretch import stretch
 
 
 def one_tensor() -> Outcome:
@@ -49,11 +50,7 @@ def _gradients_take(rows: int, width: int, pieces: int) -> float:
                 net(part).square().sum().backward()
 
         gradients()
-        gpu.synchronize()
-        began = gpu.clock()
-        gradients()
-        gpu.synchronize()
-        return gpu.clock() - began
+        return stretch(gpu, gradients).seconds
 
 
 def accumulation_costs() -> Outcome:

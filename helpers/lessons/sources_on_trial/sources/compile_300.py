@@ -13,17 +13,19 @@ from torch.nn.utils import prune
 from helpers import compiling, count, simulate
 from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 from helpers.pytorch import private_torch
+from helpers.simulator.stretch import stretch
 
 _INDUCTOR = "PyTorch's page on it (docs.pytorch.org/docs/stable/torch.compiler): TorchInductor uses Triton for GPUs of NVIDIA, AMD and Intel"
 
 
-def graph_then_code() -> Outcome:
-    def chain(x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x * 2).sin()
+def _chain(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x * 2).sin()
 
+
+def graph_then_code() -> Outcome:
     with compiling.watch("eager") as watched:
-        torch.compile(chain)(torch.rand(4))
-    written, lies = compiling.kernels(chain, torch.rand(4)), _between_convolutions()
+        torch.compile(_chain)(torch.rand(4))
+    written, lies = compiling.kernels(_chain, torch.rand(4)), _between_convolutions()
     return (
         f"captured: {len(watched.graphs)} graph of {watched.operators} operators; written for this CPU: {written.count} kernel. Between two convolutions a "
         f"picture lies in {lies[0]} in eager mode, in {lies[1]} compiled",
@@ -182,11 +184,8 @@ def scope() -> Outcome:
 
 
 def for_the_hardware() -> Outcome:
-    def chain(x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x * 2).sin()
-
     x = torch.rand(64)
-    eager, by_script, written = count(chain, x).operators, _scripted(chain, x), compiling.kernels(chain, x)
+    eager, by_script, written = count(_chain, x).operators, _scripted(_chain, x), compiling.kernels(_chain, x)
     return (
         f"on this CPU: eager {eager} operators, torch.jit.script {by_script}, PyTorch's ready-made ones; torch.compile {written.count} kernel, in "
         f"C++ for a CPU. {_INDUCTOR}",
@@ -247,13 +246,13 @@ def _busy(kernels: int, size: int, graphed: bool = False) -> float:
                 eager()
             step = graph.replay
             step()
-        gpu.synchronize()
-        before, start = len(gpu.kernels), gpu.clock()
-        for _ in range(4):
-            step()
-        gpu.synchronize()
-        busy = sum(k.end_ns - k.start_ns for k in gpu.kernels[before:]) / 1e9
-        return busy / (gpu.clock() - start)
+
+        def four() -> None:
+            for _ in range(4):
+                step()
+
+        ran = stretch(gpu, four)
+        return ran.busy_s / ran.seconds
 
 
 def utilization() -> Outcome:
@@ -276,15 +275,12 @@ def utilization() -> Outcome:
 
 
 def counted_in_the_graph() -> Outcome:
-    def chain(x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x * 2).sin()
-
     x = torch.rand(64)
     with compiling.watch("eager") as watched:
-        fn = torch.compile(chain)
+        fn = torch.compile(_chain)
         for _ in range(5):
             fn(x)
-    ran, kernels = 5 * count(chain, x).operators, compiling.kernels(chain, x).count
+    ran, kernels = 5 * count(_chain, x).operators, compiling.kernels(_chain, x).count
     return (
         f"five calls: {watched.operators} operators in the FX graph, {ran} run in eager mode; compiled, {5 * kernels} kernels run",
         "partly: the graph has the operators of one call, before they are fused; how often they run, a profiler says"
@@ -308,7 +304,7 @@ def known_backends() -> Outcome:
 
 
 def more_hardware() -> Outcome:
-    written = compiling.kernels(lambda x: torch.relu(x * 2).sin(), torch.rand(64))
+    written = compiling.kernels(_chain, torch.rand(64))
     return (
         f"3 operators for this CPU: {written.count} kernel in C++. {_INDUCTOR}",
         "confirmed: CPUs by this run, AMD's GPUs by PyTorch's page" if written.count == 1 else "refuted",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import nn
@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from helpers import compiling, count, simulate
 from helpers.lessons.sources_on_trial.listing import Outcome, kept, tried, untested
 from helpers.simulator.devices import DEVICES
+from helpers.simulator.stretch import stretch
 
 
 def finds_what_to_fuse() -> Outcome:
@@ -260,17 +261,17 @@ def two_classes() -> Outcome:
 
 def ideas_elsewhere() -> Outcome:
     """The three ideas of the list, on a classifier's layer, which is none of the models of PyTorch's blog."""
+
+    def by_hand(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return (q @ k.transpose(-1, -2) / 4).softmax(-1) @ v
+
     moved, kernels = [], []
-    for by_hand in (True, False):
+    for attention in (by_hand, F.scaled_dot_product_attention):
         with simulate("H100") as gpu:
             q = torch.empty(2, 4, 512, 16, device=gpu.device)
-            start = len(gpu.kernels)
-            if by_hand:
-                (q @ q.transpose(-1, -2) / 4).softmax(-1) @ q
-            else:
-                F.scaled_dot_product_attention(q, q, q)
-            kernels.append(len(gpu.kernels) - start)
-            moved.append(sum(k.bytes for k in gpu.kernels[start:]))
+            ran = stretch(gpu, partial(attention, q, q, q))
+            kernels.append(len(ran.kernels))
+            moved.append(ran.bytes)
     x, w = torch.rand(2, 16, 64), torch.rand(192, 64)
     apart = count(lambda: [F.linear(x, part) for part in w.chunk(3)]).by_operator["aten.mm"]
     together = count(lambda: F.linear(x, w).chunk(3, -1)).by_operator["aten.mm"]

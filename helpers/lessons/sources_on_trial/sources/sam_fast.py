@@ -9,6 +9,7 @@ from torch.nn import functional as F
 import helpers.lessons.torch_compile.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import recordings, simulate
 from helpers.lessons.sources_on_trial.listing import Outcome, tried, untested
+from helpers.simulator.stretch import stretch
 
 ON_A100, ON_H100 = "simulated (A100)", "recorded (H100, 2026-11-26)"
 
@@ -50,12 +51,8 @@ def _global_layer(way: str) -> tuple[float, int]:
             return (q / 8 @ k.transpose(-1, -2) + bias).softmax(-1) @ v
 
         layer()
-        gpu.synchronize()
-        gpu.reset_peak_memory_stats()
-        held, began = gpu.memory_allocated(), gpu.clock()
-        layer()
-        gpu.synchronize()
-        return gpu.clock() - began, gpu.max_memory_allocated() - held
+        ran = stretch(gpu, layer)
+        return ran.seconds, ran.temporary
 
 
 _LAYER = "attention of a global layer of SAM's ViT-B, 8 images, bfloat16"
