@@ -60,11 +60,16 @@ def imports(cell: str) -> str:
     return "".join(f"{ast.unparse(node)}\n" for node in found)
 
 
-def passed(warm: Warm, folder: Path, master: Master) -> set[str]:
-    """The tests, by grade_id, that a submission passes in the sandbox."""
+def told(warm: Warm, folder: Path, master: Master) -> dict[str, str]:
+    """What each test says of a submission in the sandbox, by grade_id; "" of those that it passes."""
     nb = clean(folder, build.reference_path(master))
     assert not nb.metadata[GRADING]["not_gradable"]
-    return {e["verdict"] for e in grade(warm, steps_of(nb), master.name) if e.get("passed")}
+    events = grade(warm, steps_of(nb), master.name)
+    return {e["verdict"]: "" if e["passed"] else e["text"] for e in events if "verdict" in e}
+
+
+def passed(warm: Warm, folder: Path, master: Master) -> set[str]:
+    return {name for name, why in told(warm, folder, master).items() if not why}
 
 
 @pytest.mark.parametrize("master", LESSONS, ids=lambda m: m.name)
@@ -94,7 +99,10 @@ def test_the_references_earn_all_points(warm: Warm, tmp_path: Path, master: Mast
         assert passed(warm, all_right, master) == set(worth)
     else:
         alone = hand_in(tmp_path, master, "first", fill(given, {first: references[first]}))
-        assert passed(warm, alone, master) == of_first
+        said_alone = told(warm, alone, master)
+        assert {name for name, why in said_alone.items() if not why} == of_first
+        others_said = [said_alone[name] for name in worth.keys() - of_first]
+        assert all("not written yet" in why for why in others_said), "of what the learner is given"
         others = passed(
             warm, hand_in(tmp_path, master, "others", fill(given, references | {first: wrong})), master
         )
