@@ -28,6 +28,7 @@ from tests.corpus.broken import BROKEN
 from tests.corpus.cases import Case, saved
 from tests.corpus.honest import HONEST
 from tests.corpus.hostile import CORPUS as HOSTILE
+from tests.small_course import laid_out
 from tests.test_intake import LESSON, RUN_OTHERWISE, answered, reference
 
 #: what nbgrader's own way may find in a folder instead of a notebook of the right name, or beside it
@@ -61,9 +62,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 def begin(root: Path, students: list[str]) -> Path:
     """A course of lesson 01 in which these have handed in."""
-    (root / "solutions" / LESSON).mkdir(parents=True)
-    shutil.copy(build.SOLUTIONS / LESSON / f"{LESSON}.ipynb", root / "solutions" / LESSON)
-    shutil.copy(build.ROOT / "nbgrader_config.py", root)
+    laid_out(root, LESSON)
     right = answered(LESSON)
     for student in students:
         folder = root / "submitted" / student / LESSON
@@ -156,6 +155,9 @@ def test_everybody_gets_a_page_and_a_line(graded: Path) -> None:
         assert (graded / "feedback" / student / LESSON / f"{LESSON}.html").exists(), student
     lines = (graded / f"grades-{LESSON}.csv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 1 + len(CORPUS) + len(CLEAN)
+    wrong = graded / "feedback" / "says-contiguous" / LESSON / f"{LESSON}.html"
+    page = wrong.read_text(encoding="utf-8")
+    assert "✗" in page and "CheckFailed" not in page.split("</style>")[0], "what was measured and what wanted"
     states = {line.split(",")[0]: line.split(",")[4] for line in lines[1:]}
     not_gradable = {s for s, case in CORPUS.items() if case.earns == "not gradable"}
     assert {s for s, state in states.items() if state == exports.NOT_GRADABLE} == not_gradable
@@ -234,9 +236,9 @@ def nbgrader(course: Path, *command: str) -> None:
 # --- other ways to the same grades ------------------------------------------------------------------------------------
 
 
-def command(course: Path, *more: str) -> subprocess.Popen[bytes]:
+def command(course: Path, *more: str, lesson: str = LESSON) -> subprocess.Popen[bytes]:
     code = "import sys; from pathlib import Path; from helpers.classroom.grade import grade\n"
-    code += f"sys.exit(grade(Path({str(course)!r}), {LESSON!r}, {', '.join(more)}))"
+    code += f"sys.exit(grade(Path({str(course)!r}), {lesson!r}, {', '.join(more)}))"
     return subprocess.Popen(
         [sys.executable, "-c", code],
         env=ENVIRONMENT,

@@ -185,14 +185,12 @@ def test_system_users_are_kept_apart() -> None:
         assert not room.collected(OTHER), "its files are root's here, not the student's"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["never", "", "é", "99999999999999999999999", "0001-01-01 00:00:00 +10", "9999-12-31 23:59:59 UTC"],
-)
-def test_a_time_that_is_none_blanks_no_page_of_the_formgrader(tmp_path: Path, text: str) -> None:
+def test_a_time_that_is_none_blanks_no_page_of_the_formgrader(tmp_path: Path) -> None:
     """The lists of all submissions of a lesson, and of one student, as the pages ask for them."""
     course = Course(tmp_path)
-    for student, when in {"odd": text, "other": "2026-11-22 10:00:00 UTC"}.items():
+    none = ("never", "", "é", "9" * 23, "0001-01-01 00:00:00 +10", "9999-12-31 23:59:59 UTC")
+    odd = {f"odd{i}": text for i, text in enumerate(none)}
+    for student, when in (odd | {"other": "2026-11-22 10:00:00 UTC"}).items():
         folder = tmp_path / "submitted" / student / LESSON
         folder.mkdir(parents=True)
         (folder / "timestamp.txt").write_text(when, encoding="utf-8")
@@ -204,5 +202,6 @@ def test_a_time_that_is_none_blanks_no_page_of_the_formgrader(tmp_path: Path, te
     page = SimpleNamespace(log=app.log, coursedir=CourseDirectory(parent=app), authenticator=None)
     api = BaseHandler.api.fget(page)
     shown = {one["student"]: one["timestamp"] for one in api.get_submissions(LESSON)}
-    assert shown == {"odd": None, "other": "2026-11-22T10:00:00"}
-    assert [one["timestamp"] for one in api.get_student_submissions("odd")] == [None]
+    assert shown == dict.fromkeys(odd) | {"other": "2026-11-22T10:00:00"}
+    for student in odd:
+        assert [one["timestamp"] for one in api.get_student_submissions(student)] == [None], student

@@ -13,11 +13,11 @@ from helpers.check.recount import Seen, differs
 from helpers.classroom import engine
 from helpers.classroom import master as masters
 from helpers.classroom.build import find
-from helpers.classroom.master import Master
 from helpers.classroom.runner import Runner
 from helpers.counters import count
 from tests.corpus.hostile import IN_FOUR, LOWERED, MADE, UNSEEN_BY
 
+MASTER = masters.read(find(["01"])[0])
 #: work done while the counters are told that a tensor is printed
 SILENT = """
 from helpers.counters.watch import running
@@ -95,39 +95,28 @@ def open_screen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "screen", lambda *_: None)
 
 
-@pytest.fixture(scope="module")
-def lesson() -> Callable[[str], Master]:
-    return lambda name: masters.read(next(path for path in find([]) if path.stem == name))
-
-
 @pytest.mark.usefixtures("open_screen")
 @pytest.mark.parametrize("what", [w for w in UNSEEN_BY if w not in ("stdout", "typing evaluates")])
-def test_work_that_no_counter_saw_is_seen(runner: Runner, lesson: Callable[[str], Master], what: str) -> None:
+def test_work_that_no_counter_saw_is_seen(runner: Runner, what: str) -> None:
     """Each earned everything once; now it passes, and a person has both counts."""
-    score = runner.grade(lesson("01_storage_and_stride"), "one_copy", f"import sys, torch\n{UNSEEN_BY[what]}")
+    score = runner.grade(MASTER, "one_copy", f"import sys, torch\n{UNSEEN_BY[what]}")
     assert score.earned == 5 and score.doubts.keys() == score.verdicts.keys()
     for text in score.doubts.values():
         assert "the counters had aten.copy_ ×1" in text and "PyTorch's own observers aten.copy_ ×2" in text
 
 
 @pytest.mark.usefixtures("open_screen")
-def test_a_private_name_of_anothers_is_refused_before_it_hides_anything(
-    runner: Runner, lesson: Callable[[str], Master]
-) -> None:
+def test_a_private_name_of_anothers_is_refused_before_it_hides_anything(runner: Runner) -> None:
     answer = f"import sys, torch\n{UNSEEN_BY['typing evaluates']}"
-    score = runner.grade(lesson("01_storage_and_stride"), "one_copy", answer)
+    score = runner.grade(MASTER, "one_copy", answer)
     assert score.earned == 0
     assert all("`_evaluate` is a private name of ForwardRef" in v.text for v in score.verdicts.values())
 
 
 @pytest.mark.usefixtures("open_screen")
 @pytest.mark.parametrize("source", [SILENT, READ_LATER], ids=["silent", "late"])
-def test_a_watch_told_to_be_silent_and_work_when_a_result_is_read(
-    runner: Runner, lesson: Callable[[str], Master], source: str
-) -> None:
-    score = runner.grade(
-        lesson("01_storage_and_stride"), "one_copy", f"import torch\n{IN_FOUR}{MADE}{source}"
-    )
+def test_a_watch_told_to_be_silent_and_work_when_a_result_is_read(runner: Runner, source: str) -> None:
+    score = runner.grade(MASTER, "one_copy", f"import torch\n{IN_FOUR}{MADE}{source}")
     assert score.doubts or score.earned == 0
 
 
@@ -141,24 +130,18 @@ def test_a_watch_told_to_be_silent_and_work_when_a_result_is_read(
     ],
     ids=["ends the observers", "range", "knows"],
 )
-def test_what_knows_of_the_second_count_is_told(
-    runner: Runner, lesson: Callable[[str], Master], source: str, said: str
-) -> None:
-    score = runner.grade(
-        lesson("01_storage_and_stride"), "one_copy", f"import torch\n{IN_FOUR}{MADE}{source}"
-    )
+def test_what_knows_of_the_second_count_is_told(runner: Runner, source: str, said: str) -> None:
+    score = runner.grade(MASTER, "one_copy", f"import torch\n{IN_FOUR}{MADE}{source}")
     assert score.earned == 5 and any(said in text for text in score.doubts.values()), score
 
 
-def test_a_second_count_without_form_needs_a_person(
-    runner: Runner, lesson: Callable[[str], Master], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_count_without_form_needs_a_person(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     def odd(learner: engine.Learner, request: dict[str, Any]) -> dict[str, Any]:
         return {"again": [3]} if request.get("again") else ask(learner, request)
 
     ask = engine.Learner.ask
     monkeypatch.setattr(engine.Learner, "ask", odd)
-    score = runner.grade(lesson("01_storage_and_stride"), "one_copy", None)
+    score = runner.grade(MASTER, "one_copy", None)
     assert score.earned == 5 and "not the agreed form" in score.doubts["one_copy__test"]
 
 
@@ -174,9 +157,9 @@ def test_both_see_the_same_of_layers_and_their_backward() -> None:
     assert {name: n for name, n in seen.items() if name in counted} == counted
 
 
-def test_printing_waits_for_nobody(runner: Runner, lesson: Callable[[str], Master]) -> None:
+def test_printing_waits_for_nobody(runner: Runner) -> None:
     """Left in an answer for finding faults, as people do."""
-    master = lesson("02_operators_and_autograd")
+    master = masters.read(find(["02"])[0])
     cell = next(c for c in master.cells if c.kind == "exercise" and c.exercise == "per_sample")
     name = next(e for e in master.exercises if e.id == "per_sample").checks[0]
     source = f"{cell.source}\nwas = {name}\ndef {name}(*a, **k):\n    print(torch.rand(5) * 1e9)\n    return was(*a, **k)"
@@ -192,7 +175,7 @@ def test_counts_that_are_no_sums_of_their_parts_are_told() -> None:
     assert "no sums of their parts" in differs([report], [])
 
 
-def test_a_lie_is_flagged_too(runner: Runner, lesson: Callable[[str], Master], open_screen: None) -> None:
+def test_a_lie_is_flagged_too(runner: Runner, open_screen: None) -> None:
     lies = f"import torch\n{LOWERED['a property on a class that was handed over']}{IN_FOUR}clip = in_four"
-    score = runner.grade(lesson("01_storage_and_stride"), "one_copy", lies)
+    score = runner.grade(MASTER, "one_copy", lies)
     assert score.earned == 0 or score.doubts

@@ -65,7 +65,8 @@ def test_nothing_drifted(path: Path) -> None:
     assert build.drift(path) == []
 
 
-def test_index_and_start_page_are_current() -> None:
+def test_what_is_made_of_all_lessons_is_current() -> None:
+    """The index, the start page, the verdicts that the last lesson reads, the page of claims."""
     assert build.main(["--check", "01"]) == 0  # of the lessons one: test_nothing_drifted has them all
 
 

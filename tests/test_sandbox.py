@@ -508,32 +508,21 @@ def test_who_says_that_it_has_died_is_not_asked_again(runner: Runner) -> None:
         assert notebook.died() == 0 and notebook._connection is None
 
 
-def test_a_judge_that_dies_costs_one_test_and_the_next_is_graded() -> None:
-    """No answer is known that ends it; here the test itself does."""
-    steps = [
-        Step(0, "exercise", "def twice(x):\n    return 2 * x", "twice", "twice"),
-        Step(1, "test", "import os\nos.abort()", "twice__test", "twice"),
-        Step(2, "hidden", TWICE.format(5), "twice__hidden", "twice"),
-    ]
-    with Bench() as bench:
-        done = bench.grade("01_storage_and_stride", steps)
-        assert not done.verdicts["twice__test"].passed and done.verdicts["twice__hidden"].passed
-        assert (
-            "ended by signal 6" in done.verdicts["twice__test"].human
-            and not done.verdicts["twice__hidden"].human
-        )
-        assert bench.grade("01_storage_and_stride", steps[:1] + steps[2:]).verdicts["twice__hidden"].passed
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    """One judge for the tests that need a whole one: it comes with a sandbox that has all that lessons use, for seconds."""
+    with Bench() as running:
+        yield running
 
 
-def test_half_a_surrogate_pair_is_told_as_something_that_can_be_written(tmp_path: Path) -> None:
+def test_half_a_surrogate_pair_is_told_as_something_that_can_be_written(bench: Bench, tmp_path: Path) -> None:
     """Raised and printed by an answer, it is to stand in a notebook, on a page and in a terminal, and none of them can hold it."""
     steps = [
         Step(0, "setup", r'HALF = "\ud800"' + "\nprint(HALF)"),
         Step(1, "exercise", "def twice(x):\n    raise ValueError(HALF)", "twice", "twice"),
         Step(2, "test", TWICE.format(5), "twice__test", "twice"),
     ]
-    with Bench() as bench:
-        done = bench.grade("01_storage_and_stride", steps)
+    done = bench.grade("01_storage_and_stride", steps)
     about = {"grade": True, "grade_id": "twice__test", "points": 1}
     cells = [new_code_cell(metadata={"nbgrader": about if step.role == "test" else {}}) for step in steps]
     nb = new_notebook(cells=cells, metadata={GRADING: {"verdicts": {}}})
@@ -543,16 +532,30 @@ def test_half_a_surrogate_pair_is_told_as_something_that_can_be_written(tmp_path
     assert done.ran[0][:2] == ["?\n", None]
 
 
-def test_a_notebook_that_no_judge_survives_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_dies_costs_one_test_and_the_next_is_graded(bench: Bench) -> None:
+    """No answer is known that ends it; here the test itself does."""
+    steps = [
+        Step(0, "exercise", "def twice(x):\n    return 2 * x", "twice", "twice"),
+        Step(1, "test", "import os\nos.abort()", "twice__test", "twice"),
+        Step(2, "hidden", TWICE.format(5), "twice__hidden", "twice"),
+    ]
+    done = bench.grade("01_storage_and_stride", steps)
+    assert not done.verdicts["twice__test"].passed and done.verdicts["twice__hidden"].passed
+    assert (
+        "ended by signal 6" in done.verdicts["twice__test"].human and not done.verdicts["twice__hidden"].human
+    )
+    assert bench.grade("01_storage_and_stride", steps[:1] + steps[2:]).verdicts["twice__hidden"].passed
+
+
+def test_a_notebook_that_no_judge_survives_is_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """At no test: after the second time. At each: after so many that nobody behind it waits for long."""
-    monkeypatch.setattr("helpers.classroom.bench._MOST_ENDS", 3)
+    monkeypatch.setattr("helpers.classroom.bench._MOST_ENDS", 2)
     tests = [Step(i, "test", "import os\nos.abort()", f"t{i}", "twice") for i in (1, 2, 3)]
-    with Bench() as bench:
-        done = bench.grade("01_storage_and_stride", tests)
-        assert not any(ruling.passed for ruling in done.verdicts.values())
-        assert done.verdicts.keys() == {"t1", "t2", "t3"} and all(r.human for r in done.verdicts.values())
-        with pytest.raises(RuntimeError, match="at no test, twice"):
-            bench.grade("no_lesson", [Step(0, "added", None, "", "")])  # type: ignore[arg-type]
+    done = bench.grade("01_storage_and_stride", tests)
+    assert not any(verdict.passed for verdict in done.verdicts.values())
+    assert done.verdicts.keys() == {"t1", "t2", "t3"} and all(r.human for r in done.verdicts.values())
+    with pytest.raises(RuntimeError, match="at no test, twice"):
+        bench.grade("no_lesson", [Step(0, "added", None, "", "")])  # type: ignore[arg-type]
 
 
 def test_no_sandbox_no_grading(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,7 +96,7 @@ def test_every_lesson_takes_an_exercise_and_keeps_what_it_has(path: Path) -> Non
     assert not [line for line in lost if line.strip("- #")]
     place = after.index('# %% exercise="an_exercise_of_this_name"')
     assert "# ## Recap" not in after[:place] and "# ## Recap" in after[place:]
-    texts = scaffold.ROOMS / path.stem[3:] / "exercises.py"
+    texts = scaffold.exercises_of(path.stem)
     assert "def check_an_exercise_of_this_name(" in files[texts]
     assert len(files) == 7, "the master, the room's exercises, five answers"
 

@@ -1,7 +1,6 @@
 """nbgrader's commands and buttons replace what they made before; whatever a person put beside it is still there."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,13 +12,11 @@ from nbgrader.apps import NbGraderAPI
 from traitlets.config import Config
 
 from helpers.classroom import grading
-from helpers.classroom.bench import Done, Ruling
+from helpers.classroom.bench import Done
 from helpers.classroom.grading import configure
-from helpers.classroom.settings import ROOT, SOLUTIONS
-from helpers.classroom.step import Step
+from helpers.classroom.step import Step, Verdict
+from tests.small_course import LESSON, laid_out
 
-(REFERENCE,) = SOLUTIONS.glob("01_*/01_*.ipynb")
-LESSON = REFERENCE.stem
 STUB = "raise NotImplementedError()"
 
 pytestmark = pytest.mark.timeout(600)
@@ -45,10 +42,7 @@ def button(course: Path, name: str, *arguments: str) -> bool:
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    shutil.copy(ROOT / "nbgrader_config.py", tmp_path)
-    (tmp_path / "solutions" / LESSON).mkdir(parents=True)
-    shutil.copy(REFERENCE, tmp_path / "solutions" / LESSON)
-    return tmp_path
+    return laid_out(tmp_path)
 
 
 def put(folder: Path) -> dict[Path, str]:
@@ -84,7 +78,7 @@ def test_generate_spares_what_a_person_has_there(press: Callable[..., bool], cou
     if press is button:  # the rest costs a command's start each time, and is the same code
         assert press(course, "generate_assignment", LESSON)
         assert set(folder.glob("*.answers-*")) - set(files) == {kept}, "nothing new was written into it"
-        reference = course / "solutions" / LESSON / REFERENCE.name
+        reference = course / "solutions" / LESSON / f"{LESSON}.ipynb"
         reference.write_text(reference.read_text().replace("### END SOLUTION", ""))
         notebook.write_text(fresh.replace(STUB, "return x + 42"))
         assert not press(course, "generate_assignment", LESSON), "a solution without an end"
@@ -96,7 +90,7 @@ class Quick:
     """A judge that finds nothing right, at once: what is written where does not depend on it."""
 
     def grade(self, lesson: str, steps: list[Step]) -> Done:
-        return Done({step.grade_id: Ruling(False, "no") for step in steps if step.grade_id}, {}, 0.0)
+        return Done({step.grade_id: Verdict(False, "no") for step in steps if step.grade_id}, {}, 0.0)
 
 
 def test_grading_and_feedback_spare_what_a_teacher_put_there(

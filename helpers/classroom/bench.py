@@ -24,6 +24,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from helpers.classroom.settings import ONE_THREAD, ROOT
+from helpers.classroom.step import Step, Verdict
 from helpers.ranks.starting import NO_GPU
 
 #: bytes of memory of the judge, and of all that a submission runs; processes that it may have. Looked at twice a second
@@ -36,19 +37,10 @@ _MOST_ENDS, _LONGEST_S = 8, 1200.0
 
 
 @dataclass(frozen=True)
-class Ruling:
-    """Of one test: ``passed``, the words for the student, and why a person should look at it ("": no need)."""
-
-    passed: bool
-    text: str
-    human: str = ""
-
-
-@dataclass(frozen=True)
 class Done:
     """verdicts: by grade_id. ran: a cell's place → [printed, error, why it was not run or did not end]. seconds: taken."""
 
-    verdicts: dict[str, Ruling]
+    verdicts: dict[str, Verdict]
     ran: dict[int, list[Any]]
     seconds: float
 
@@ -65,13 +57,13 @@ class Bench:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def grade(self, lesson: str, steps: Sequence[Any]) -> Done:
-        """lesson: its folder's name; steps: of :class:`helpers.classroom.step.Step`.
+    def grade(self, lesson: str, steps: Sequence[Step]) -> Done:
+        """lesson: its folder's name.
 
         Raises RuntimeError if the judge ends before any test, twice.
         """
         began = time.monotonic()
-        rulings: dict[str, Ruling] = {}
+        verdicts: dict[str, Verdict] = {}
         skip: dict[str, str] = {}
         died = set[str]()
         tests = [step for step in steps if step.role in ("test", "hidden")]
@@ -81,21 +73,18 @@ class Bench:
             for event in self._events(lesson, [dataclasses.asdict(step) for step in steps], skip):
                 if "ran" in event:
                     ran = {int(place): what for place, what in event["ran"].items()}
-                    return Done(rulings, ran, time.monotonic() - began)
+                    return Done(verdicts, ran, time.monotonic() - began)
                 if "verdict" in event:
-                    rulings.setdefault(
-                        event["verdict"], Ruling(event["passed"], event["text"], event["human"])
-                    )
+                    verdicts.setdefault(event.pop("verdict"), Verdict(**event))
                 elif "doubt" in event:
-                    ruling = rulings[event["doubt"]]
-                    rulings[event["doubt"]] = Ruling(
-                        ruling.passed, f"{ruling.text}\n{event['text']}", event["text"]
-                    )
+                    before = verdicts[event["doubt"]]
+                    text = f"{before.text}\n{event['text']}"
+                    verdicts[event["doubt"]] = Verdict(before.passed, text, event["text"])
                 testing = event.get("testing", "")
             why = self._end_of_judge()
             if testing in died and testing:
                 skip[testing] = f"the answer could not be compared: the grader's process {why}."
-                rulings[testing] = Ruling(
+                verdicts[testing] = Verdict(
                     False, skip[testing], f"{testing}: the judge {why} while it compared this answer, twice"
                 )
             elif testing in died:
@@ -106,8 +95,8 @@ class Bench:
         text = f"the answer was not judged: with this notebook the grader's process {why}, again and again."
         human = "it was not judged: the judge ended too often over this notebook"
         for test in tests:
-            rulings.setdefault(test.grade_id, Ruling(False, text, f"{test.grade_id}: {human}"))
-        return Done(rulings, {}, time.monotonic() - began)
+            verdicts.setdefault(test.grade_id, Verdict(False, text, f"{test.grade_id}: {human}"))
+        return Done(verdicts, {}, time.monotonic() - began)
 
     def end(self) -> None:
         """End the judge, its sandbox, and what runs in it."""
@@ -180,7 +169,6 @@ def main(asked: Connection) -> None:
     """Answer until nobody asks, or listens, any more."""
     from helpers.classroom.engine import grade
     from helpers.classroom.sandbox import Warm, require
-    from helpers.classroom.step import Step
 
     gc.freeze()  # a collection passes over what is loaded here
     with contextlib.suppress(EOFError, ConnectionError), Warm(sandboxed=require()) as warm:

@@ -6,7 +6,6 @@ python -m helpers.classroom.build --force     all of it
 python -m helpers.classroom.build --check     build nothing; fail if anything is out of date
 """
 
-import argparse
 import ast
 import hashlib
 import json
@@ -35,7 +34,15 @@ from helpers.classroom import claims_page, collecting, processors, prose
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.release import release
-from helpers.classroom.settings import CELL_TIMEOUT, NOTEBOOKS, ONE_THREAD, QUIET_KERNEL, ROOT, SOLUTIONS
+from helpers.classroom.settings import (
+    CELL_TIMEOUT,
+    NOTEBOOKS,
+    ONE_THREAD,
+    QUIET_KERNEL,
+    ROOT,
+    SOLUTIONS,
+    parser,
+)
 from helpers.lessons.capstone import given
 from helpers.lessons.sources_on_trial import verdicts
 from helpers.ranks.starting import NO_GPU
@@ -332,27 +339,28 @@ def build_one(path: Path, force: bool) -> str:
     )
 
 
-def write_verdicts(paths: list[Path]) -> None:
-    """What the last lesson shows of all others."""
-    keeping.write(verdicts.KEPT, collecting.text(path.with_suffix(".ipynb") for path in paths))
-    if text := claims_text(paths):
-        keeping.write(CLAIMS, text)
-
-
-def claims_text(paths: list[Path]) -> str:
-    """The page of all claims; "" while the last lesson is not built."""
-    built = next((p.with_suffix(".ipynb") for p in paths if p.stem == verdicts.HERE), None)
-    claims = claims_page.rows(built) if built is not None and built.exists() else []
-    return claims_page.page(claims, {p.stem: masters.read(p).title for p in paths}) if claims else ""
-
-
-def write_index(paths: list[Path]) -> None:
+def of_all(paths: list[Path]) -> dict[Path, str]:
+    """What is made of all lessons together: file → its text. While the last lesson is not built, no page of claims."""
     index = {p.stem: index_entry(masters.read(p)) for p in paths}
+    built = {p.stem: p.with_suffix(".ipynb") for p in paths}
+    made = {
+        INDEX: json.dumps(index, indent=1, ensure_ascii=False) + "\n",
+        START: text_of(start_page(index)),
+        verdicts.KEPT: collecting.text(built.values()),
+    }
+    last = built.get(verdicts.HERE)
+    if claims := claims_page.rows(last) if last and last.exists() else []:
+        made[CLAIMS] = claims_page.page(claims, {name: about["title"] for name, about in index.items()})
+    return made
+
+
+def write_of_all(paths: list[Path]) -> None:
+    made = of_all(paths)
     before = json.loads(INDEX.read_text(encoding="utf-8")) if INDEX.exists() else {}
-    keeping.write(INDEX, json.dumps(index, indent=1, ensure_ascii=False) + "\n")
     NOTEBOOKS.mkdir(exist_ok=True)
     keeping.keep(START, text_of(start_page(before)))
-    keeping.write(START, text_of(start_page(index)))
+    for file, text in made.items():
+        keeping.write(file, text)
 
 
 def drift(path: Path) -> list[str]:
@@ -379,33 +387,20 @@ def drift(path: Path) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     lenient()
-    parser = argparse.ArgumentParser(
-        prog="python -m helpers.classroom.build",
-        description=__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
-    parser.add_argument("lessons", nargs="*", help="e.g. 01 02; default: all")
-    parser.add_argument("--force", action="store_true", help="rebuild also what has not changed")
-    parser.add_argument(
-        "--check", action="store_true", help="build nothing; exit 1 if anything is out of date"
-    )
-    asked = parser.parse_args(argv)
+    asks = parser("build", __doc__)
+    asks.add_argument("lessons", nargs="*", help="e.g. 01 02; default: all")
+    asks.add_argument("--force", action="store_true", help="rebuild also what has not changed")
+    asks.add_argument("--check", action="store_true", help="build nothing; exit 1 if anything is out of date")
+    asked = asks.parse_args(argv)
     try:
         everything, paths = find([]), find(asked.lessons)
         if asked.check:
             problems = [problem for p in paths for problem in drift(p)]
-            index = {p.stem: index_entry(masters.read(p)) for p in everything}
-            if (
-                not INDEX.exists()
-                or json.loads(INDEX.read_text(encoding="utf-8")) != index
-                or START.read_text(encoding="utf-8") != text_of(start_page(index))
-            ):
-                problems.append("the lesson index or the start page is out of date")
-            if not collecting.is_current(p.with_suffix(".ipynb") for p in everything):
-                problems.append(f"{verdicts.KEPT.name} is not what the lessons' verdicts say")
-            text = claims_text(everything)
-            if text and (not CLAIMS.exists() or CLAIMS.read_text(encoding="utf-8") != text):
-                problems.append(f"{CLAIMS.name} is not what the last lesson's table says")
+            problems += [
+                f"{file.relative_to(ROOT)} is not what the lessons say"
+                for file, text in of_all(everything).items()
+                if not file.exists() or file.read_text(encoding="utf-8") != text
+            ]
             print(
                 "\n".join(problems) + "\nrun `make build`"
                 if problems
@@ -413,14 +408,13 @@ def main(argv: list[str] | None = None) -> int:
             )
             return bool(problems)
         with suppress(BadMaster):  # said at the end: another lesson's fault need not stop this one
-            write_index(everything)  # a lesson that ends with its progress reads it
+            write_of_all(everything)  # a lesson that ends with its progress reads it
         last = [p for p in paths if p.stem == verdicts.HERE]  # it reads what all others keep
         for some in ([p for p in paths if p not in last], last):
             with ThreadPoolExecutor(max_workers=min(2, os.cpu_count() or 1)) as pool:
                 for line in pool.map(lambda p: build_one(p, asked.force), some):
                     print(line, flush=True)
-            write_verdicts(everything)
-        write_index(everything)
+            write_of_all(everything)
     except BadMaster as problem:
         print(f"build: {problem}", file=sys.stderr)
         return 1

@@ -6,7 +6,6 @@ python -m helpers.classroom.bundle 01 02 --to some/folder    these
 The same course gives the same bytes. Notebooks are released anew from their references, whatever lies in notebooks/.
 """
 
-import argparse
 import ast
 import json
 import sys
@@ -23,7 +22,7 @@ from helpers.classroom.judging import judge
 from helpers.classroom.master import BadMaster, Master
 from helpers.classroom.release import release
 from helpers.classroom.runner import Runner
-from helpers.classroom.settings import COURSE_ID, FRESH, ROOT
+from helpers.classroom.settings import COURSE_ID, FRESH, ROOT, exercises_of, parser
 from helpers.lessons.capstone import given
 from helpers.text.terminal import lenient
 
@@ -37,7 +36,7 @@ CLASS = ROOT / "helpers" / "classroom"
 #: of it: what `make reset`, Validate and a lesson's tests need
 CLASSROOM = {"__init__.py", "release.py", "settings.py", "validating.py"}
 #: the tests of the lesson whose script a class is given
-CAPSTONE = ROOT / "helpers" / "lessons" / "capstone" / "exercises.py"
+CAPSTONE = exercises_of("17_capstone")
 #: kernels that the recorder runs on a GPU: 21.1 and 21.4 ask for such ones
 ON_GPU = ROOT / "helpers" / "lessons" / "a_kernel_of_your_own" / "on_gpu.py"
 #: what a package is made of, besides code: as it is installed; what else lies beside it is somebody's own
@@ -82,8 +81,8 @@ def _tree(path: Path) -> dict[str, bytes]:
 
 def _helpers(lessons: list[Master]) -> dict[str, bytes]:
     """The package without what grades, without the tests of other lessons, and without the text of answers."""
-    every = {_module(path.stem) for path in build.find([])}
-    left_out = {SEED_FILE} | every - {_module(lesson.name) for lesson in lessons}
+    every = {exercises_of(path.stem) for path in build.find([])}
+    left_out = {SEED_FILE} | every - {exercises_of(lesson.name) for lesson in lessons}
     files = {}
     for name, data in _tree(ROOT / "helpers").items():
         path = ROOT / name
@@ -99,11 +98,6 @@ def _helpers(lessons: list[Master]) -> dict[str, bytes]:
         files[given.GIVEN.relative_to(ROOT).as_posix()] = given.text_of(given.handed_out()).encode()
     heard = json.dumps(heard_by(lessons), indent=1, sort_keys=True)
     return files | {reference.TOLD.relative_to(ROOT).as_posix(): f"{heard}\n".encode()}
-
-
-def _module(lesson: str) -> Path:
-    """The module of a lesson's tests: named as the lesson's folder is without its number."""
-    return ROOT / "helpers" / "lessons" / lesson.partition("_")[2] / "exercises.py"
 
 
 def without_answers(source: str) -> str:
@@ -128,7 +122,7 @@ def heard_by(lessons: list[Master]) -> dict[str, dict[str, object]]:
     marked = [
         lesson
         for lesson in lessons
-        if any(map(_is_reference, ast.parse(_module(lesson.name).read_text(encoding="utf-8")).body))
+        if any(map(_is_reference, ast.parse(exercises_of(lesson.name).read_text(encoding="utf-8")).body))
     ]
     reference.heard = {}
     try:
@@ -172,14 +166,10 @@ def write_zip(files: Mapping[str, bytes], path: Path) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     lenient()
-    parser = argparse.ArgumentParser(
-        prog="python -m helpers.classroom.bundle",
-        description=__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
-    parser.add_argument("lessons", nargs="*", help="e.g. 01 02; default: all")
-    parser.add_argument("--to", required=True, type=Path, help="a new folder, or a file that ends in .zip")
-    asked = parser.parse_args(argv)
+    asks = parser("bundle", __doc__)
+    asks.add_argument("lessons", nargs="*", help="e.g. 01 02; default: all")
+    asks.add_argument("--to", required=True, type=Path, help="a new folder, or a file that ends in .zip")
+    asked = asks.parse_args(argv)
     to: Path = asked.to
     try:
         if to.exists() and (to.is_file() or any(to.iterdir())):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.lesson import VERDICTS_MIME
-from helpers.lessons.sources_on_trial.verdicts import HERE, KEPT
+from helpers.lessons.sources_on_trial.verdicts import HERE
 
 #: the last line of a table as text: "[live (CPU); how far off] caption"
 _LABEL = re.compile(r"^\[([^\];]+)", re.MULTILINE)
@@ -41,7 +41,3 @@ def tables(path: Path) -> list[dict[str, Any]]:
 def text(references: Iterable[Path]) -> str:
     """What kept.json has to hold."""
     return json.dumps(collect(references), indent=1, ensure_ascii=False) + "\n"
-
-
-def is_current(references: Iterable[Path]) -> bool:
-    return KEPT.exists() and KEPT.read_text(encoding="utf-8") == text(references)

@@ -28,10 +28,10 @@ from helpers.check.cells import (
 )
 from helpers.check.recount import differs
 from helpers.check.screen import opened, screen
-from helpers.classroom.judging import Verdict, judge
+from helpers.classroom.judging import judge
 from helpers.classroom.sandbox import Warm
-from helpers.classroom.settings import ROOT
-from helpers.classroom.step import Step
+from helpers.classroom.settings import exercises_of
+from helpers.classroom.step import Step, Verdict
 from helpers.classroom.zygote import CPU_S, KEPT, TooLarge, receive, send
 from helpers.lesson.earlier import handed_out
 
@@ -382,7 +382,7 @@ def _why_undefined(text: str, learner: Learner, steps: list[Step]) -> str:
 @cache
 def _uses_ranks(lesson: str) -> bool:
     """Whether what a lesson's tests share imports `helpers.ranks`. Elsewhere an answer's own ranks take longer to begin."""
-    tests = ROOT / "helpers" / "lessons" / lesson[3:] / "exercises.py"
+    tests = exercises_of(lesson)
     return tests.exists() and bool(_RANKS.search(tests.read_text(encoding="utf-8")))
 
 

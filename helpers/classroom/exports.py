@@ -16,7 +16,6 @@ Login ID, Section, then assignments, each as "name (its number in Canvas)" or by
 identifies a user (ID number, e-mail address or username), one a grade item; which is which is chosen while importing.
 """
 
-import argparse
 import csv
 import json
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 
 from helpers.classroom import sheet
 from helpers.classroom.sanitise import visible
+from helpers.classroom.settings import parser
 
 GRADED, NOT_GRADABLE, WAITS = "graded", "not gradable", "waits for a person"
 UNGRADED, MISSING = "not graded yet", "nothing handed in"
@@ -57,7 +57,6 @@ class Lesson:
     """The rows of one lesson, the names of its exercises (id → ``1.3 title``), and the points that there are."""
 
     name: str
-    title: str
     exercises: dict[str, str]
     possible: float
     rows: list[Row] = field(default_factory=list)
@@ -80,8 +79,7 @@ def read(coursedir: Any, lesson: str) -> Lesson:
             possible[key] = possible.get(key, 0.0) + cell.max_score
         names = {e.id: e.name for e in asked.exercises} if asked else {}
         order = [id_ for id_ in names if id_ in possible] + [id_ for id_ in possible if id_ not in names]
-        title, known = asked.title if asked else lesson, {id_: names.get(id_, id_) for id_ in order}
-        grades = Lesson(lesson, title, known, sum(possible.values()))
+        grades = Lesson(lesson, {id_: names.get(id_, id_) for id_ in order}, sum(possible.values()))
         submissions = {s.student.id: s for s in assignment.submissions}
         for student in sorted(gradebook.students, key=lambda student: student.id):
             graded, handed_in = (
@@ -226,16 +224,12 @@ def into(table: Lines, roster: Lines, column: str = "") -> tuple[list[list[objec
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m helpers.classroom.exports",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("table", type=Path, help="the grades by exercise")
-    parser.add_argument("people", type=Path, help="a CSV file that says who is who")
-    parser.add_argument("--to", type=Path, default=Path("import.csv"), help="the file to write (import.csv)")
-    parser.add_argument("--column", default="", help="the heading of the grades' column (the lesson's name)")
-    asked = parser.parse_args(arguments)
+    asks = parser("exports", __doc__)
+    asks.add_argument("table", type=Path, help="the grades by exercise")
+    asks.add_argument("people", type=Path, help="a CSV file that says who is who")
+    asks.add_argument("--to", type=Path, default=Path("import.csv"), help="the file to write (import.csv)")
+    asks.add_argument("--column", default="", help="the heading of the grades' column (the lesson's name)")
+    asked = asks.parse_args(arguments)
     try:
         lines, missing = into(_read(asked.table), _read(asked.people), asked.column)
         write(lines, asked.to)

@@ -5,8 +5,6 @@
 gradebook, titles and tests from the lesson's reference, answers and verdicts from the notebook in ``autograded/``.
 """
 
-import base64
-import hashlib
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -14,9 +12,11 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
+from nbconvert.exporters import Exporter
 from nbconvert.filters.ansi import strip_ansi
 from nbformat import NotebookNode
 from nbgrader.api import Gradebook
+from nbgrader.converters import GenerateFeedback
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -24,12 +24,10 @@ from traitlets import Bool, default
 
 from helpers.classroom import sheet, wording
 from helpers.classroom.markdown import to_html
-from helpers.classroom.sanitise import PICTURES, reference, visible
-from helpers.classroom.sparing import LessonsOnly
+from helpers.classroom.sanitise import PICTURES, allowed, reference, visible
+from helpers.text.pages import POLICY
 
 PAGES = Path(__file__).with_name("pages")
-#: nothing is fetched, nothing runs, nothing is sent; the one style is this page's own
-POLICY = "default-src 'none'; style-src '{style}'; img-src data:; base-uri 'none'; form-action 'none'"
 #: characters of what one answer printed; a page is for reading
 MOST_PRINTED = 20_000
 _COLOURS = HtmlFormatter(style="default", nowrap=True)
@@ -107,14 +105,25 @@ class Marked:
         return "\n\n".join(s for name, s in self.asked.tests.items() if sheet.is_hidden(name))
 
 
-class FeedbackExporter(LessonsOnly):
-    """Writes the page of one graded notebook."""
+class FeedbackExporter(Exporter):
+    """Writes the page of one graded notebook: the lesson's. Others that a teacher has in its folder are passed over.
+
+    nbgrader would look each of them up in the gradebook, find no grades there, and give the student no feedback at all.
+    """
 
     show_hidden = Bool(
         False,
         help="Show hidden tests, their inputs and what they said in full (for use after a course has ended).",
     ).tag(config=True)
     output_mimetype = "text/html"
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        if isinstance(self.parent, GenerateFeedback):
+            self.parent.assignments = {
+                folder: [notebook for notebook in found if Path(notebook).stem == Path(folder).name]
+                for folder, found in self.parent.assignments.items()
+            }
 
     @default("file_extension")
     def _file_extension_default(self) -> str:
@@ -144,12 +153,11 @@ class FeedbackExporter(LessonsOnly):
         untouched = not any(p.by_hand for p in points.values())
         page = _environment().get_template("feedback.html")
         style = (PAGES / "feedback.css").read_text(encoding="utf-8") + _COLOURS.get_style_defs(".code")
-        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
         html = page.render(
             title=asked.title,
             who=who,
             handed_in=handed_in,
-            policy=POLICY.format(style=f"sha256-{digest}"),
+            policy=POLICY.replace("'{style}'", allowed(style)),
             style=Markup(style),
             exercises=marked,
             penalty=penalty,

@@ -7,7 +7,6 @@ writer enters them with nbgrader's own converter, and makes the feedback. Killed
 verdicts lie in the journal, and a submission is done when its note is written.
 """
 
-import argparse
 import dataclasses
 import hashlib
 import os
@@ -21,7 +20,7 @@ from typing import Any
 
 from helpers.classroom import exports, journal
 from helpers.classroom.bench import Bench, Done
-from helpers.classroom.settings import ROOT, odd_id
+from helpers.classroom.settings import ROOT, odd_id, parser, references, the_lesson
 from helpers.classroom.step import Step
 from helpers.text.terminal import lenient
 
@@ -252,29 +251,23 @@ def _show(done: int, total: int, student: str, began: float) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     lenient()
-    parser = argparse.ArgumentParser(prog="python -m helpers.classroom.grade", description="Grade a class.")
-    parser.add_argument("lesson", help="e.g. 01")
-    parser.add_argument("--jobs", type=int, default=2, help="judges at once on this machine (default 2)")
-    parser.add_argument(
+    asks = parser("grade", "Grade a class.")
+    asks.add_argument("lesson", help="e.g. 01")
+    asks.add_argument("--jobs", type=int, default=2, help="judges at once on this machine (default 2)")
+    asks.add_argument(
         "--scheduler", default="", help="address of a Dask scheduler, whose workers judge instead"
     )
-    parser.add_argument("--again", action="store_true", help="everybody anew; says what changed and for whom")
-    asked = parser.parse_args(argv)
-    lessons = sorted(p.parent.name for p in (ROOT / "solutions").glob(f"{asked.lesson}*/*.ipynb"))
-    if not asked.lesson or len(lessons) != 1:
-        there = ", ".join(sorted(p.parent.name for p in (ROOT / "solutions").glob("[0-9][0-9]_*/*.ipynb")))
-        print(
-            f"grade: which lesson? {asked.lesson!r} names {len(lessons)}. There are {there}.", file=sys.stderr
-        )
-        return 2
+    asks.add_argument("--again", action="store_true", help="everybody anew; says what changed and for whom")
+    asked = asks.parse_args(argv)
     from helpers.classroom.sandbox import NoSandbox, require
 
     try:
+        lesson = the_lesson(asked.lesson, references()).stem
         require()
-    except NoSandbox as why:
+    except (ValueError, NoSandbox) as why:
         print(f"grade: {why}", file=sys.stderr)
         return 2
-    return grade(ROOT, lessons[0], max(1, asked.jobs), asked.scheduler, asked.again)
+    return grade(ROOT, lesson, max(1, asked.jobs), asked.scheduler, asked.again)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from nbformat import NotebookNode
 
 from helpers.classroom.matching import Matched, match
 from helpers.classroom.reading import NotGradable, read
+from helpers.text.terminal import printable
 
 __all__ = ["LARGEST", "NotGradable", "plain", "take"]
 
@@ -108,25 +109,25 @@ def _files(folder: Path) -> Iterator[_File]:
     """The notebooks in a folder and in its folders, none of them behind a symbolic link."""
     if folder.is_symlink() or not os.access(folder, os.R_OK | os.X_OK):
         raise NotGradable("the submission's folder cannot be read: hand in a folder with the notebook")
+    for path in _entries(folder):
+        if path.lower().endswith(".ipynb"):
+            shown = printable(os.path.relpath(path, folder))
+            about = os.lstat(path)
+            yield _File(path, shown, about.st_size, about.st_mtime, stat.S_ISREG(about.st_mode))
+
+
+def _entries(folder: Path) -> Iterator[str]:
+    """The paths of the files in a folder and in its folders."""
     for place, folders, names in os.walk(folder):  # links to folders are not followed
         inside = sorted(name for name in folders if not name.startswith((".", "__")))
         folders[:] = inside[:MOST_FOLDERS] if place == str(folder) else []
-        for name in names[:MOST_ENTRIES]:
-            path = os.path.join(place, name)
-            if name.lower().endswith(".ipynb"):
-                shown = os.path.relpath(path, folder).encode("utf-8", "replace").decode("utf-8")
-                about = os.lstat(path)
-                yield _File(path, shown, about.st_size, about.st_mtime, stat.S_ISREG(about.st_mode))
+        yield from (os.path.join(place, name) for name in names[:MOST_ENTRIES])
 
 
 def _packed(folder: Path) -> str:
     """An archive in a folder or in its folders, by its name; "" if there is none."""
-    for place, folders, names in os.walk(folder):
-        folders[:] = folders[:MOST_FOLDERS] if place == str(folder) else []
-        for name in sorted(names[:MOST_ENTRIES]):
-            if name.lower().endswith(_ARCHIVES):
-                return name.encode("utf-8", "replace").decode("utf-8")
-    return ""
+    packed = [path for path in _entries(folder) if path.lower().endswith(_ARCHIVES)]
+    return printable(os.path.basename(min(packed, default="")))
 
 
 def _bytes(file: _File) -> bytes:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers import keeping
-from helpers.classroom.bench import Done, Ruling
+from helpers.classroom.bench import Done
+from helpers.classroom.step import Verdict
 
 FOLDER = ".grading"
 
@@ -20,7 +21,7 @@ def recall(course: Path, key: str) -> Done | None:
     kept = load(course / FOLDER / f"{key}.json")
     if not kept:
         return None
-    verdicts = {name: Ruling(**ruling) for name, ruling in kept["verdicts"].items()}
+    verdicts = {name: Verdict(**verdict) for name, verdict in kept["verdicts"].items()}
     return Done(verdicts, {int(place): ran for place, ran in kept["ran"].items()}, kept["seconds"])
 
 

@@ -3,23 +3,13 @@
 import contextlib
 import io
 import linecache
-from dataclasses import dataclass
 
 import torch
 
 from helpers import check
 from helpers.check.judge import Transport
 from helpers.check.machine_fault import machine_fault_of
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """``passed``, and what the learner reads: the summary, or what was measured and what was wanted. human: why a person
-    should look at it ("": no need)."""
-
-    passed: bool
-    text: str
-    human: str = ""
+from helpers.classroom.step import Verdict
 
 
 def judge(source: str, label: str, transport: Transport) -> Verdict:

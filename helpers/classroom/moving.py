@@ -53,10 +53,6 @@ class Moving:
     key: Sequence[tuple[str, str]]
     states: dict[tuple[int, ...], State] = field(default_factory=dict)
 
-    @property
-    def first(self) -> State:
-        return self.states[tuple(start for _, _, start in self.controls)]
-
     def plain(self) -> dict[str, Any]:
         """As moving.js reads it."""
         return {

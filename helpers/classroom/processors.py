@@ -9,11 +9,12 @@ import json
 import os
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from functools import cache
 
 from nbformat import NotebookNode
 
-from helpers.classroom.master import BadMaster, Master
+from helpers.classroom.master import BadMaster, Cell, Master
 from helpers.classroom.settings import ROOT
 
 #: of a kernel: PyTorch's own kernels without vectors wider than every processor has, oneDNN's with SSE 4.1
@@ -54,22 +55,34 @@ def shown(node: NotebookNode) -> dict[str, str]:
     return shown
 
 
+def differing(one: NotebookNode, other: NotebookNode, master: Master) -> Iterator[tuple[Cell, str, str, str]]:
+    """What two runs of a notebook show otherwise: the cell, the stream or MIME type, and both texts.
+
+    Cells that nbval does not compare are passed over.
+    """
+    for here, there, cell in zip(one.cells, other.cells, master.cells, strict=True):
+        if "nbval-ignore-output" not in cell.tags:
+            was, now = shown(here), shown(there)
+            for kind in sorted(was | now):
+                if was.get(kind, "") != now.get(kind, ""):
+                    yield cell, kind, was.get(kind, ""), now.get(kind, "")
+
+
+def apart(was: str, now: str) -> tuple[str, str]:
+    """Both texts around their first difference."""
+    begin = max(len(os.path.commonprefix([was, now])) - AROUND, 0)
+    before, after = (repr(text[begin : begin + 2 * AROUND]) for text in (was, now))
+    return before, after
+
+
 def compare(nb: NotebookNode, plain: NotebookNode, master: Master) -> None:
     """Refuse an output of ``nb`` that ``plain``, the same notebook run with `PLAIN`, has otherwise.
 
-    Raises :class:`BadMaster` with the master's line and both outputs where they part. Cells that nbval does not compare are
-    passed over.
+    Raises :class:`BadMaster` with the master's line and both outputs where they part.
     """
-    for one, other, cell in zip(nb.cells, plain.cells, master.cells, strict=True):
-        if "nbval-ignore-output" in cell.tags:
-            continue
-        here, there = shown(one), shown(other)
-        for kind in sorted(here | there):
-            text, again = here.get(kind, ""), there.get(kind, "")
-            if text != again:
-                begin = max(len(os.path.commonprefix([text, again])) - AROUND, 0)
-                raise BadMaster(
-                    f"{master.where(cell)}: {kind} of this {cell.kind} cell depends on the processor, or on a clock: it is\n"
-                    f"  {text[begin : begin + 2 * AROUND]!r}, and with plain instructions\n"
-                    f"  {again[begin : begin + 2 * AROUND]!r}. Round it more coarsely, or say what holds on each"
-                )
+    for cell, kind, text, again in differing(nb, plain, master):
+        one, other = apart(text, again)
+        raise BadMaster(
+            f"{master.where(cell)}: {kind} of this {cell.kind} cell depends on the processor, or on a clock: it is\n"
+            f"  {one}, and with plain instructions\n  {other}. Round it more coarsely, or say what holds on each"
+        )

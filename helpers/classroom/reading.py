@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from helpers.text.terminal import printable
+
 #: characters of one cell; the longest answer of the course has a hundredth of it
 LONGEST_CELL = 100_000
 #: … of one that is text and no code; and blank lines one below the other. Pages draw both in time that grows with the square
@@ -168,9 +170,7 @@ def _written(cell: dict[str, Any], place: int, notes: list[str]) -> Written:
         note = "cells of no known type were taken as code where they had outputs, and as text where they had none"
         if note not in notes:
             notes.append(note)
-    # what JSON can say and a file cannot: halves of surrogate pairs
-    source = source.encode("utf-8", "replace").decode("utf-8")
-    source = source.replace("\r\n", "\n").replace("\r", "\n")
+    source = printable(source).replace("\r\n", "\n").replace("\r", "\n")
     source = re.sub(rf"\n(?:[ \t\f\v]*\n){{{MOST_BLANK},}}", "\n" * MOST_BLANK, source)
     if len(source) > (LONGEST_CELL if kind == "code" else LONGEST_TEXT):
         notes.append(f"cell {place + 1} has {len(source):,} characters, and was left out")

@@ -3,7 +3,6 @@
 python -m helpers.classroom.release 01        reset lesson 01 (what `make reset LESSON=01` runs)
 """
 
-import argparse
 import logging
 import shutil
 import sys
@@ -13,7 +12,7 @@ from pathlib import Path
 
 from traitlets.config import Config
 
-from helpers.classroom.settings import FRESH, NOTEBOOKS, SOLUTIONS
+from helpers.classroom.settings import FRESH, NOTEBOOKS, parser, references, the_lesson
 from helpers.keeping import copy_beside, write
 from helpers.text.terminal import lenient
 
@@ -52,8 +51,8 @@ def release(reference: Path, db_url: str = "") -> str:
 
 def reset(lesson: str) -> int:
     """Give a lesson its fresh notebook again; the old one stays beside it."""
-    references = [p for p in SOLUTIONS.glob("[0-9][0-9]_*/*.ipynb") if p.stem == p.parent.name]
-    there = sorted(references or FRESH.glob("[0-9][0-9]_*.ipynb"))
+    built = references()
+    there = built or sorted(FRESH.glob("[0-9][0-9]_*.ipynb"))
     if not there:
         print(
             "reset: this copy of the course was handed out without its solutions, from which a fresh notebook is made. "
@@ -61,19 +60,15 @@ def reset(lesson: str) -> int:
             file=sys.stderr,
         )
         return 2
-    matches = [p for p in there if lesson and p.stem.startswith(lesson)]
-    if len(matches) != 1:
-        names = ", ".join(p.stem for p in there)
-        print(
-            f"reset: which lesson? {lesson!r} names {len(matches)}; say e.g. make reset LESSON={there[0].stem[:2]}. "
-            f"There are {names}.",
-            file=sys.stderr,
-        )
+    try:
+        source = the_lesson(lesson, there)
+    except ValueError as why:
+        print(f"reset: {why}", file=sys.stderr)
         return 2
-    target = NOTEBOOKS / matches[0].stem / matches[0].name
+    target = NOTEBOOKS / source.stem / source.name
     kept = None
     try:
-        fresh = release(matches[0]) if references else matches[0].read_text(encoding="utf-8")
+        fresh = release(source) if built else source.read_text(encoding="utf-8")
         target.parent.mkdir(parents=True, exist_ok=True)
         kept = copy_beside(target) if target.exists() else None
         write(target, fresh)
@@ -93,12 +88,9 @@ def reset(lesson: str) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     lenient()
-    parser = argparse.ArgumentParser(
-        prog="python -m helpers.classroom.release",
-        description="A fresh copy of a lesson's notebook; the one that is there is kept beside it.",
-    )
-    parser.add_argument("lesson", help="e.g. 01")
-    return reset(parser.parse_args(argv).lesson)
+    asks = parser("release", "A fresh copy of a lesson's notebook; the one that is there is kept beside it.")
+    asks.add_argument("lesson", help="e.g. 01")
+    return reset(asks.parse_args(argv).lesson)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from helpers.classroom.engine import NOTEBOOK_S, Learner, grade
-from helpers.classroom.judging import Verdict
 from helpers.classroom.master import Master
 from helpers.classroom.sandbox import Warm
-from helpers.classroom.step import Step
+from helpers.classroom.step import Step, Verdict
 
 
 @dataclass(frozen=True)

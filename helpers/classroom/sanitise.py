@@ -7,6 +7,7 @@ word for word, shown as text. What the cells of a course say themselves is not t
 
 import base64
 import binascii
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ def visible(text: object) -> str:
     """The text with every character that hides, or reorders its line, written out as ``\\u202e``."""
     plain = str(text).replace("\r\n", "\n").replace("\r", "\n")
     return _UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", plain)
+
+
+def allowed(code: str) -> str:
+    """What a page's policy says to let this style or handler through, and no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()}'"
 
 
 def literally(text: str) -> str:

@@ -6,7 +6,6 @@ python -m helpers.classroom.scaffold new attention    what `make lesson NAME=att
 All is put together and checked before the first file is written. The texts are in :mod:`helpers.classroom.skeletons`.
 """
 
-import argparse
 import builtins
 import json
 import keyword
@@ -20,10 +19,9 @@ from helpers import keeping
 from helpers.classroom import build, skeletons
 from helpers.classroom import master as masters
 from helpers.classroom.master import EXERCISE_HEADING, BadMaster
-from helpers.classroom.settings import ROOT, SOLUTIONS
+from helpers.classroom.settings import ROOT, SOLUTIONS, exercises_of, parser
 from helpers.text.names import names
 
-ROOMS = ROOT / "helpers" / "lessons"
 SUBMISSIONS = ROOT / "tests" / "submissions"
 #: the first of these that a master has comes after its last core section
 AFTER_THE_CORE = re.compile(
@@ -67,7 +65,7 @@ def lesson(name: str) -> tuple[Files, str]:
 
 def _laid_down(path: Path, name: str, master: str) -> tuple[Files, str]:
     """master: the lesson's as it is, or begins."""
-    texts = ROOMS / path.stem[3:] / "exercises.py"
+    texts = exercises_of(path.stem)
     made: Files = {}
     if texts.exists():
         tests = texts.read_text(encoding="utf-8")
@@ -118,7 +116,7 @@ def _exercise(path: Path, name: str, master: str, texts: str) -> Files:
     bound = rf'^(?:def|class|import) {name}\b|^from .* import .*\b{name}\b|^{name} = |="{name}"'
     if taken or answers.exists() or re.search(bound, master, re.MULTILINE):
         raise Refused(f"{name!r} is taken in {path.stem}: {min(taken, default=name)} is there already")
-    test = ROOMS / about["room"] / "exercises.py"
+    test = exercises_of(path.stem)
     files = {
         path: _ruffed(path, _inserted(master, _filled(skeletons.CELLS, about)), ()),
         test: _ruffed(test, texts + _filled(skeletons.CHECK, about), skeletons.IMPORTS),
@@ -178,14 +176,10 @@ def write(files: Files) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m helpers.classroom.scaffold",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("lesson", help="its two digits; new: the next free ones")
-    parser.add_argument("name", help="of the function that learners write, or of the new lesson")
-    asked = parser.parse_args(argv)
+    asks = parser("scaffold", __doc__)
+    asks.add_argument("lesson", help="its two digits; new: the next free ones")
+    asks.add_argument("name", help="of the function that learners write, or of the new lesson")
+    asked = asks.parse_args(argv)
     try:
         files, text = lesson(asked.name) if asked.lesson == "new" else exercise(asked.lesson, asked.name)
         write(files)

@@ -1,5 +1,7 @@
 """What grading, building and releasing have to agree on."""
 
+import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +28,37 @@ QUIET_KERNEL = ["--IPKernelApp.log_level=40"]
 STUB = "raise NotImplementedError()  # your answer"
 #: … and where the answer is in no function: a cell that raises would end Run All
 OPEN_STUB = "# your answer: in place of what stands above"
+
+
+def exercises_of(lesson: str) -> Path:
+    """The module of a lesson's tests. lesson: its folder's name, which is its room's with the number."""
+    return ROOT / "helpers" / "lessons" / lesson[3:] / "exercises.py"
+
+
+def references() -> list[Path]:
+    """The lessons' notebooks as built; none in a student's copy."""
+    return sorted(p for p in SOLUTIONS.glob("[0-9][0-9]_*/*.ipynb") if p.stem == p.parent.name)
+
+
+def the_lesson(asked: str, there: Iterable[Path]) -> Path:
+    """Of these notebooks the one whose name begins as was asked. Raises ValueError where that is none, or several."""
+    names = {path.stem: path for path in there}
+    found = [name for name in names if asked and name.startswith(asked)]
+    if len(found) != 1:
+        some = min(names, default="01")[:2]
+        raise ValueError(
+            f"which lesson? {asked!r} names {len(found)}; say e.g. LESSON={some}. There are {', '.join(names)}."
+        )
+    return names[found[0]]
+
+
+def parser(command: str, about: str | None) -> argparse.ArgumentParser:
+    """What `python -m helpers.classroom.<command>` is asked. about: in lines as they are shown."""
+    return argparse.ArgumentParser(
+        prog=f"python -m helpers.classroom.{command}",
+        description=about,
+        formatter_class=argparse.RawTextHelpFormatter,
+    )
 
 
 def odd_id(student: str) -> str:

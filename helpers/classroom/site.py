@@ -6,7 +6,6 @@ Sphinx and MyST-NB make it (the extra `site`), by docs/conf.py. No lesson runs a
 network either. The tools' pages are their docstrings.
 """
 
-import argparse
 import base64
 import io
 import json
@@ -22,11 +21,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from nbformat.v4 import new_code_cell
+
 from helpers.classroom import build, moving
 from helpers.classroom import master as masters
 from helpers.classroom.markdown import to_html
 from helpers.classroom.master import BadMaster, Master
-from helpers.classroom.settings import ROOT
+from helpers.classroom.settings import ROOT, parser
 from helpers.start import ROADS
 from helpers.text.terminal import lenient
 
@@ -89,13 +90,8 @@ def lay_out(lessons: list[Master], to: Path, about: Mapping[str, str]) -> None:
         page = _lesson(master, names, to)
         (to / "lessons" / f"{master.name}.ipynb").write_text(json.dumps(page), encoding="utf-8")
         book = json.loads(build.release_path(master.name).read_text(encoding="utf-8"))
-        if about["repository"]:
-            book["cells"].insert(0, set_up_cell(about))
-            (to / "_extra" / "notebooks" / f"{master.name}.ipynb").write_text(
-                json.dumps(book), encoding="utf-8"
-            )
-        else:
-            shutil.copy(build.release_path(master.name), to / "_extra" / "notebooks")
+        book["cells"][:0] = [set_up_cell(about)] if about["repository"] else []
+        (to / "_extra" / "notebooks" / f"{master.name}.ipynb").write_text(json.dumps(book), encoding="utf-8")
         code = "\n".join("".join(c["source"]) for c in book["cells"] if c["cell_type"] == "code")
         for call, name in moving.CALLS.items():
             if call in code and name not in pictures:
@@ -103,7 +99,7 @@ def lay_out(lessons: list[Master], to: Path, about: Mapping[str, str]) -> None:
                 holds = next((c.source for c in master.cells if "PROGRAM = " in c.source), "")
                 moving.write(name, to / "_static" / "moving" / f"{name}.js", holds)
     for guide in GUIDES:
-        text = _relinked(ROOT / guide, names, to, "")
+        text = _relinked(ROOT / guide, names, to)
         if about["repository"]:
             text = text.replace("<this course>", about["repository"])
         (to / Path(guide).name.lower()).write_text(text, encoding="utf-8")
@@ -114,9 +110,9 @@ def lay_out(lessons: list[Master], to: Path, about: Mapping[str, str]) -> None:
         "",
         _toctree("Begin", guides[:LEARNERS]),
         _toctree("Lessons", [f"lessons/{m.name}" for m in lessons]),
+        _toctree("Tools", [f"tools/{tool}" for tool in TOOLS]),
+        _toctree("For instructors and contributors", guides[LEARNERS:]),
     ]
-    tree += [_toctree("Tools", [f"tools/{tool}" for tool in TOOLS])]
-    tree += [_toctree("For instructors and contributors", guides[LEARNERS:])]
     (to / "index.md").write_text(_landing(lessons, about) + "\n".join(tree), encoding="utf-8")
     shutil.copy(DOCS / "conf.py", to)
     (to / "settings.json").write_text(json.dumps(dict(about)), encoding="utf-8")
@@ -162,34 +158,22 @@ def set_up_cell(about: Mapping[str, str]) -> dict[str, Any]:
     source = re.search(r"```python\n(# Sets .*?)```", text, re.DOTALL)
     assert source, "docs/start.md has the cell"
     code = source[1].strip().replace("<this course>", about["repository"])
-    return {
-        "cell_type": "code",
-        "id": "set-up",
-        "metadata": {},
-        "execution_count": None,
-        "outputs": [],
-        "source": code,
-    }
+    return dict(new_code_cell(code, id="set-up"))
 
 
 def _card(to: Path) -> None:
     """What a preview of a link shows: the title over three bars, as the icon has them. 1200 × 630 pixels."""
     from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
 
     from helpers.plots import style
 
     fig = Figure(figsize=(12, 6.3), dpi=100, facecolor=style.INK)
     for y, wide, colour in ((0.33, 0.84, style.ORANGE), (0.22, 0.47, style.SKY), (0.11, 0.22, "#2fbf8f")):
-        fig.add_artist(_bar(y, wide, colour))
+        fig.add_artist(Rectangle((0.08, y), wide, 0.07, color=colour))
     fig.text(0.08, 0.72, "PyTorch Performance, Measured", color="white", fontsize=43, weight="bold")
     fig.text(0.08, 0.57, "Predict, measure, then read why. No GPU needed.", color="white", fontsize=27)
     fig.savefig(to)
-
-
-def _bar(y: float, wide: float, colour: str) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((0.08, y), wide, 0.07, color=colour)
 
 
 def _tool(name: str) -> str:
@@ -345,12 +329,12 @@ def _within(names: set[str], up: str, asset: Callable[[str], str]) -> Callable[[
     return link
 
 
-def _relinked(file: Path, names: set[str], to: Path, up: str) -> str:
+def _relinked(file: Path, names: set[str], to: Path) -> str:
     def asset(path: str) -> str:
         shutil.copy(file.parent / path, to / Path(path).name)
         return Path(path).name
 
-    return _LINK.sub(_within(names, up, asset), file.read_text(encoding="utf-8"))
+    return _LINK.sub(_within(names, "", asset), file.read_text(encoding="utf-8"))
 
 
 def make(to: Path, lessons: list[Master] | None = None, **told: str) -> int:
@@ -402,16 +386,14 @@ def _lighten(site: Path) -> None:
 
 def main() -> int:
     lenient()
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--to", type=Path, default=Path("_site"), help="the folder (default: _site)")
+    asks = parser("site", __doc__)
+    asks.add_argument("--to", type=Path, default=Path("_site"), help="the folder (default: _site)")
     for name, about in (
         ("repository", "the address that git clone takes"), ("branch", "its branch"),
         ("hub", "a JupyterHub for the class"), ("address", "where the site will stand"),
     ):  # fmt: skip
-        parser.add_argument(f"--{name}", default="", help=f"{about} (default: docs/site/settings.toml)")
-    told, began = vars(parser.parse_args()), time.monotonic()
+        asks.add_argument(f"--{name}", default="", help=f"{about} (default: docs/site/settings.toml)")
+    told, began = vars(asks.parse_args()), time.monotonic()
     to = told.pop("to")
     try:
         status = make(to, **told)

@@ -7,9 +7,9 @@ On its own it clears a lesson's whole folder before it writes one file into it a
 from pathlib import Path
 from typing import Any
 
-from nbconvert.exporters import Exporter, NotebookExporter
+from nbconvert.exporters import NotebookExporter
 from nbformat import NotebookNode
-from nbgrader.converters import GenerateAssignment, GenerateFeedback
+from nbgrader.converters import GenerateAssignment
 
 from helpers.keeping import copy_beside, has_work
 
@@ -49,22 +49,6 @@ class KeepsAnswers(NotebookExporter):
             else:
                 copy.unlink()
         return made, resources
-
-
-class LessonsOnly(Exporter):
-    """Feedback is made of the lesson's notebook; others that a teacher has in its folder are passed over.
-
-    nbgrader would look each of them up in the gradebook, find no grades there, and give the student no feedback at all.
-    """
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
-        converter = self.parent
-        if isinstance(converter, GenerateFeedback):
-            converter.assignments = {
-                folder: [notebook for notebook in found if Path(notebook).stem == Path(folder).name]
-                for folder, found in converter.assignments.items()
-            }
 
 
 def spare(c: Any) -> None:

@@ -1,4 +1,4 @@
-"""What is run and judged of a notebook, cell by cell. By itself: who only enters verdicts needs no torch, which loads for seconds."""
+"""What is run and judged of a notebook, cell by cell, and what is said of it. By itself: who only enters verdicts needs no torch, which loads for seconds."""
 
 from dataclasses import dataclass
 
@@ -13,3 +13,13 @@ class Step:
     source: str
     grade_id: str = ""
     exercise: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Of one test: ``passed``, and what the learner reads: the summary, or what was measured and what was wanted. human: why a
+    person should look at it ("": no need)."""
+
+    passed: bool
+    text: str
+    human: str = ""

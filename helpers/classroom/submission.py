@@ -6,6 +6,7 @@ the notebook what came out: lesson, digest of the file, not_gradable (why, or ""
 
 import hashlib
 import json
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -87,19 +88,15 @@ def enter(nb: NotebookNode, done: Done) -> None:
         about: dict[str, Any] = cell.metadata.get("nbgrader", {})
         if not about.get("grade"):
             continue
-        ruling = done.verdicts[about["grade_id"]]
+        verdict = done.verdicts[about["grade_id"]]
         cell.outputs = [
-            NotebookNode(output_type="stream", name="stdout", text=ruling.text)
-            if ruling.passed
-            else _said("CheckFailed", ruling.text)
+            NotebookNode(output_type="stream", name="stdout", text=verdict.text)
+            if verdict.passed
+            else _said("CheckFailed", verdict.text)
         ]
         cell.execution_count = 1
-        nb.metadata[GRADING]["verdicts"][about["grade_id"]] = {
-            "passed": ruling.passed,
-            "text": ruling.text,
-            "points": float(about["points"]) if ruling.passed else 0.0,
-            "human": ruling.human,
-        }
+        points = float(about["points"]) if verdict.passed else 0.0
+        nb.metadata[GRADING]["verdicts"][about["grade_id"]] = asdict(verdict) | {"points": points}
 
 
 def _said(kind: str, text: str) -> NotebookNode:

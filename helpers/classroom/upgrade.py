@@ -32,7 +32,7 @@ from nbformat import NotebookNode
 from helpers.classroom import build, processors
 from helpers.classroom import master as masters
 from helpers.classroom.master import BadMaster, Master
-from helpers.classroom.settings import ONE_THREAD, ROOT
+from helpers.classroom.settings import ONE_THREAD, ROOT, parser
 from helpers.lessons.sources_on_trial import listing, verdicts
 from helpers.pytorch import private_torch
 from helpers.text.terminal import lenient
@@ -47,8 +47,6 @@ KINDS = {
 #: bytes that a PyTorch built for CUDA takes, with its libraries
 ROOM = 8e9
 _NUMBER = re.compile(r"[-+−]?\d[\d.,]*(?:e[-+]?\d+)?")
-#: characters shown on each side of the first difference
-_AROUND = 70
 
 
 @dataclass(frozen=True)
@@ -78,12 +76,7 @@ def environment(torch: str, to: Path) -> Path:
         venv.create(to, with_pip=True)
         (packages,) = to.glob("lib/python*/site-packages")
         (packages / "beside.pth").write_text(f"{Path(nbformat.__file__).parents[1]}\n", encoding="utf-8")
-    there = subprocess.run(
-        [python, "-c", "from importlib.metadata import version; print(version('torch'))"],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-    )
+    there = _run(python, "-c", "from importlib.metadata import version; print(version('torch'))")
     if there.stdout.strip().partition("+")[0] == torch:
         return python
     index = ROOT / "etc" / "pytorch-cpu.txt"  # where it does not answer, pip takes what its usual places have
@@ -156,7 +149,7 @@ def claims(python: Path) -> list[Difference]:
             found.append(Difference("behaviour", where, old["verdict"], row["verdict"]))
         elif old["measured"] != row["measured"]:
             texts = old["measured"], row["measured"]
-            found.append(Difference(_kind(*texts), where, *_apart(*texts)))
+            found.append(Difference(_kind(*texts), where, *processors.apart(*texts)))
     return found
 
 
@@ -175,22 +168,15 @@ def lesson(python: Path, path: Path) -> list[Difference]:
 
 def differences(reference: NotebookNode, fresh: NotebookNode, master: Master) -> list[Difference]:
     """Of two runs of a lesson's notebook: the cells whose outputs differ, one line each, sorted by the gravest of them."""
-    found, grave = [], list(KINDS)
-    for one, other, cell in zip(reference.cells, fresh.cells, master.cells, strict=True):
-        here, there = processors.shown(one), processors.shown(other)
-        if "nbval-ignore-output" in cell.tags:
-            here, there = {}, {}
-        worst: Difference | None = None
-        for stream in sorted(here | there):
-            was, now = (_without_version(shown.get(stream, "")) for shown in (here, there))
-            # HTML, JSON and text of a table say the same: one of them is enough
-            if was == now or (stream != "text/plain" and "text/plain" in here and worst is not None):
-                continue
-            kind = "warnings" if stream == "stderr" else _kind(was, now)
-            if worst is None or grave.index(kind) < grave.index(worst.kind):
-                worst = Difference(kind, f"{master.where(cell)}, {cell.kind} cell", *_apart(was, now))
-        found += [worst] if worst else []
-    return found
+    worst, grave = dict[int, Difference](), list(KINDS)
+    for cell, stream, *texts in processors.differing(reference, fresh, master):
+        was, now = map(_without_version, texts)
+        kind = "warnings" if stream == "stderr" else _kind(was, now)
+        less = cell.line in worst and grave.index(kind) >= grave.index(worst[cell.line].kind)
+        if was != now and not less:
+            where = f"{master.where(cell)}, {cell.kind} cell"
+            worst[cell.line] = Difference(kind, where, *processors.apart(was, now))
+    return list(worst.values())
 
 
 def _without_version(text: str) -> str:
@@ -199,13 +185,6 @@ def _without_version(text: str) -> str:
 
 def _kind(was: str, now: str) -> str:
     return "numbers" if _NUMBER.sub("0", was) == _NUMBER.sub("0", now) else "behaviour"
-
-
-def _apart(was: str, now: str) -> tuple[str, str]:
-    """Both texts around their first difference."""
-    begin = max(len(os.path.commonprefix([was, now])) - _AROUND, 0)
-    before, after = (repr(text[begin : begin + 2 * _AROUND]) for text in (was, now))
-    return before, after
 
 
 def pinned(torch: str) -> list[str]:
@@ -286,20 +265,16 @@ def _execute(path: Path, to: Path) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     lenient()
-    parser = argparse.ArgumentParser(
-        prog="python -m helpers.classroom.upgrade",
-        description=__doc__,
-        formatter_class=argparse.RawTextHelpFormatter,
-    )
-    parser.add_argument("torch", nargs="?", help="the version, e.g. 2.14.1")
-    parser.add_argument("lessons", nargs="*", help="e.g. 02 11; default: all")
-    parser.add_argument("--beside", type=Path, help="where the environment is; default: beside the checkout")
+    asks = parser("upgrade", __doc__)
+    asks.add_argument("torch", nargs="?", help="the version, e.g. 2.14.1")
+    asks.add_argument("lessons", nargs="*", help="e.g. 02 11; default: all")
+    asks.add_argument("--beside", type=Path, help="where the environment is; default: beside the checkout")
     # what the environment beside is asked
-    parser.add_argument("--names", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--claims", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--to", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args(argv)
+    asks.add_argument("--names", action="store_true", help=argparse.SUPPRESS)
+    asks.add_argument("--claims", action="store_true", help=argparse.SUPPRESS)
+    asks.add_argument("--run", type=Path, help=argparse.SUPPRESS)
+    asks.add_argument("--to", type=Path, help=argparse.SUPPRESS)
+    asked = asks.parse_args(argv)
     if asked.names:
         _told(_names())
     elif asked.claims:
@@ -307,12 +282,12 @@ def main(argv: list[str] | None = None) -> int:
     elif asked.run:
         _execute(asked.run, asked.to)
     elif asked.torch is None:
-        parser.error("which version? For example: 2.14.1")
+        asks.error("which version? For example: 2.14.1")
     else:
         try:
             paths = build.find(asked.lessons)
         except BadMaster as problem:
-            parser.error(str(problem))
+            asks.error(str(problem))
         beside = asked.beside or ROOT.with_name(f"{ROOT.name}-torch-{asked.torch}")
         print(f"upgrade: torch {asked.torch} in {beside.name} …", file=sys.stderr)
         python = environment(asked.torch, beside)

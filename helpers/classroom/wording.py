@@ -8,12 +8,10 @@ import ast
 import builtins
 import re
 from functools import cache
-from pathlib import Path
 
-import helpers
 from helpers.check.machine_fault import NOT_YOURS
+from helpers.classroom.settings import ROOT, exercises_of
 
-_HELPERS = Path(helpers.__file__).parent
 #: what a verdict advises to do in the notebook
 _ADVICE = (
     (re.compile(r" Replace `raise NotImplementedError\(\)`.*?run this cell again\."), ""),
@@ -109,10 +107,7 @@ def _words(text: str) -> set[str]:
 @cache
 def _strings(lesson: str) -> frozenset[str]:
     """The strings in the checks and in the lesson's tests, as they are handed out, and the names of the checks."""
-    paths = [
-        *(_HELPERS / "check").glob("*.py"),
-        _HELPERS / "lessons" / re.sub(r"^\d+_", "", lesson) / "exercises.py",
-    ]
+    paths = [*(ROOT / "helpers" / "check").glob("*.py"), exercises_of(lesson)]
     texts = [path.read_text(encoding="utf-8") for path in paths if path.exists()]
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     names = {

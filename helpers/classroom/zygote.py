@@ -230,11 +230,6 @@ def _inherited() -> dict[str, Any]:
     }
 
 
-def _confine(limits: dict[int, int]) -> None:
-    for which, most in limits.items():
-        resource.setrlimit(which, (most, most))
-
-
 def _scratch() -> set[str]:
     """All paths in the sandbox's own folders, but for what is mounted there: an environment may lie in /tmp."""
     paths = set[str]()
@@ -263,11 +258,6 @@ def _be_silent() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
-
-
-def _traceable(yes: bool) -> None:
-    """Whether processes of the same user may look into this one's memory (prctl(2), PR_SET_DUMPABLE)."""
-    _prctl(_PR_SET_DUMPABLE, int(yes))
 
 
 def _prctl(option: int, value: int) -> None:
@@ -324,7 +314,7 @@ def main(control: socket.socket, alone: bool, bare: bool) -> None:
     if not bare:
         _load()
     if alone:
-        _traceable(False)
+        _prctl(_PR_SET_DUMPABLE, 0)  # processes of the same user may not look into its memory
     # an answer's processes become this one's when the answer ends, and are ended with it
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     ended = dict[int, int]()
@@ -365,8 +355,9 @@ def main(control: socket.socket, alone: bool, bare: bool) -> None:
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     signal.signal(signal.SIGINT, signal.default_int_handler)
                     if alone:
-                        _traceable(True)
-                        _confine(limits)
+                        _prctl(_PR_SET_DUMPABLE, 1)
+                        for which, most in limits.items():
+                            resource.setrlimit(which, (most, most))
                     try:
                         serve(connection, before)
                     finally:

@@ -168,6 +168,14 @@ def long_cell(notebook: Notebook) -> None:
     notebook["cells"].insert(5, code("# " + "x" * 1_000_000, "long"))
 
 
+def other_marks(notebook: Notebook) -> None:
+    """Tests that say that they are not graded, or worth more; and cells that say that they are not run."""
+    for cell in notebook["cells"]:
+        cell["metadata"]["tags"] = ["skip-execution", "experiment"]
+        if cell["metadata"].get("nbgrader", {}).get("grade"):
+            cell["metadata"]["nbgrader"] |= {"grade": False, "points": 100}
+
+
 def without_marks(notebook: Notebook) -> None:
     """As some converters and clouds leave it: no metadata, no ids."""
     for cell in notebook["cells"]:
@@ -298,6 +306,7 @@ BROKEN: dict[str, Case] = {
     "odd-outputs": Case(as_json(odd_outputs)),
     "halves-of-characters": Case(as_json(halves_of_characters)),
     "other-kernel": Case(as_json(other_kernel)),
+    "other-marks": Case(as_json(other_marks)),
     "without-marks": Case(as_json(without_marks)),
     "without-marks-of-exercises": Case(as_json(without_marks_of_exercises)),
     # sizes

@@ -428,6 +428,27 @@ COMMANDS = "%x\n" * 600
 COMMENTS = "#\n" * 45_000
 BLANK = "x = 1\n" + " \n" * 45_000
 
+REDEFINED = """
+import helpers, helpers.counters, helpers.check, helpers.check.judge
+from helpers import check
+nothing = lambda *args, **kwargs: None
+check.function = check.value = nothing
+helpers.check.judge.function = helpers.check.judge.value = nothing
+helpers.counters.count = helpers.count = nothing
+helpers.check.judge.CheckFailed = type("CheckFailed", (Warning,), {})
+"""
+BLINDED = """
+import torch, weakref, helpers.check.probe as probe
+import torch.utils._python_dispatch as dispatch
+one = torch.zeros(1).untyped_storage()
+torch.Tensor.untyped_storage = lambda self: one
+torch.equal = torch.allclose = torch.testing.assert_close = lambda *args, **kwargs: True
+weakref.finalize = lambda *args, **kwargs: None
+dispatch.TorchDispatchMode.__enter__ = lambda self: self
+dispatch._push_mode = lambda mode: None
+probe._count = probe._run = probe.answer = None
+"""
+
 # --- refused by its words ---------------------------------------------------------------------------------------------
 
 REFUSED = {
@@ -456,6 +477,9 @@ REFUSED = {
     "an operator replaced": "lib = torch.library.Library('aten', 'IMPL')",
     "the dispatcher": "guard = torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.Python))",
     "a function's inside": "torch.nn.functional.relu.__closure__",
+    "the judge": REDEFINED,
+    "the counters": BLINDED,
+    "leaves": "import os\nos._exit(0)",
     "no text that is known": "eval('__import_' + '_(\"os\")')",
 }  # fmt: skip
 
@@ -498,6 +522,15 @@ def clip(video, every, top, left, size):
     return {}
 """
 
+#: in place of a function
+EQUAL = """
+class Yes:
+    def __eq__(self, other): return True
+    def __getattr__(self, name): return self
+    def __call__(self, *args, **kwargs): return self
+    def __bool__(self): return True
+"""
+
 # --- time and noise ---------------------------------------------------------------------------------------------------
 
 NEVER = "while True:\n    pass"
@@ -513,6 +546,7 @@ spin()
 """
 NATIVE = "x = torch.ones(3000, 3000)\nfor _ in range(10**9):\n    x @ x"
 PRINTS = "for _ in range(3000):\n    print('x' * 2**20)"
+WARNS = "import sys, warnings\nprint('noise', file=sys.stderr)\nwarnings.warn('noise')"
 
 
 def scratch(notebook: Notebook, folder: Path, name: str) -> None:
@@ -635,6 +669,8 @@ CORPUS: dict[str, Case] = (
         "filled-when-finalized": Case(instead("one_copy", IN_FOUR + MADE + FINALIZED), ZERO),
         "refused: forks": Case(above("one_copy", REFUSED["forks"]), ZERO),
         "prints-three-gigabytes": Case(above("one_copy", PRINTS)),
+        "warns": Case(above("one_copy", WARNS)),
+        "equal-to-everything": Case(instead("one_copy", f"{EQUAL}clip = Yes()"), ZERO),
         "cell-never-ends": Case(above("one_copy", NEVER), ZERO),
         "first-cell-never-ends": Case(above("flat_index", SWALLOWS), {"flat_index": 0}),
         "answer-never-ends": Case(instead("one_copy", f"def clip(*a):\n    {NEVER.replace(chr(10), chr(10) + '    ')}"), ZERO),

@@ -12,7 +12,6 @@ import argparse
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,7 +25,9 @@ from nbgrader.api import Gradebook
 from helpers.classroom import build
 from helpers.classroom.bench import Bench
 from helpers.classroom.submission import clean, steps_of
+from tests import test_class
 from tests.corpus.cases import graded, place, saved
+from tests.small_course import laid_out
 from tests.test_intake import answered
 
 Scores = dict[str, dict[str, float | None]]
@@ -45,9 +46,7 @@ def begin(root: Path, name: str, students: int, seed: int = 0) -> Path:
 
     (nbgrader as it comes runs tests where answers run, so a dishonest one can change what it gives for the others.)
     """
-    (root / "solutions" / name).mkdir(parents=True)
-    shutil.copy(build.SOLUTIONS / name / f"{name}.ipynb", root / "solutions" / name)
-    shutil.copy(build.ROOT / "nbgrader_config.py", root)
+    laid_out(root, name)
     dice, right = random.Random(seed), answered(name)
     answers = {
         g: [a for a in sorted((build.ROOT / "tests/submissions" / name / g).glob("*.py")) if is_honest(a)]
@@ -70,26 +69,7 @@ def scores(root: Path, name: str) -> Scores:
 
 
 def command(course: Path, name: str, jobs: int) -> subprocess.Popen[bytes]:
-    code = f"""if True:
-        import sys; from pathlib import Path; from helpers.classroom.grade import grade
-        sys.exit(grade(Path({str(course)!r}), {name!r}, jobs={jobs}))"""
-    return subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": str(build.ROOT)},
-        start_new_session=True,
-    )
-
-
-def nbgrader(course: Path, *words: str) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "nbgrader", *words],
-        cwd=course,
-        env=os.environ | {"PYTHONPATH": str(build.ROOT)},
-        capture_output=True,
-        encoding="utf-8",
-    )
-    if run.returncode:
-        sys.exit(run.stdout[-2000:] + run.stderr[-4000:])
+    return test_class.command(course, f"jobs={jobs}", lesson=name)
 
 
 def scale(lesson: str, students: int, stock: int, jobs: int) -> int:
@@ -111,10 +91,10 @@ def scale(lesson: str, students: int, stock: int, jobs: int) -> int:
                 "        made.pop(name, None)\n"
                 "c.CourseDirectory.notebook_id = '*'\n"
             )
-        nbgrader(theirs, "generate_assignment", name)
+        test_class.nbgrader(theirs, "generate_assignment", name)
         began = time.monotonic()
-        nbgrader(theirs, "autograde", name)
-        nbgrader(theirs, "generate_feedback", name)
+        test_class.nbgrader(theirs, "autograde", name)
+        test_class.nbgrader(theirs, "generate_feedback", name)
         stock_took = time.monotonic() - began
         found, other = scores(ours, name), scores(theirs, name)
     unlike = {s: (found[s], other[s]) for s in other if found[s] != other[s]}
@@ -182,7 +162,6 @@ def references(times: int, load: int) -> int:
 
 def corpus(jobs: int, over_dask: bool) -> int:
     from helpers.classroom.grade import grade
-    from tests import test_class
 
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         address = stack.enter_context(test_class.dask())[0] if over_dask else ""
