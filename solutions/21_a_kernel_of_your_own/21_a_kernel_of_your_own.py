@@ -289,7 +289,7 @@ experiments.cache_rooms(filled.tolist(), 512)
 #
 # - **mask, then sum**: `(x * mask).sum(1) / n`, where the mask is 1 for a filled place and 0 for padding;
 # - **one product**: `torch.bmm(mask, x) / n`, a matrix product that adds up what the mask counts;
-# - **a kernel**: a program for each text, with a loop that ends where the text does.
+# - **a kernel's loop**: a program for each text, with a loop that ends where the text does.
 
 
 # %% experiment
@@ -314,7 +314,7 @@ def mean(x, filled):
 
 # %% experiment
 you = lesson.predict(
-    {"mask, then sum": ..., "one product": ..., "a kernel": ...},
+    {"mask, then sum": ..., "one product": ..., "a kernel's loop": ...},
     choices=["0.2 ×", "0.8 ×", "1.0 ×", "2.0 ×", "3.0 ×"],
 )
 
@@ -337,7 +337,7 @@ moved = {
 }
 meant = experiments.ran("mean", lambda: mean(texts, filled), want=mask_then_sum(texts, counts))
 assert meant.same
-moved["a kernel"] = experiments.Way(1, meant.seen.bytes)
+moved["a kernel's loop"] = experiments.Way(1, meant.seen.bytes)
 lesson.keep(block_times=experiments.recorded_gain(of="SDPA, no mask"))
 you.against(
     {name: f"{way.bytes / texts.nbytes:.1f} ×" for name, way in moved.items()},
