@@ -3,27 +3,25 @@
 #
 # ## When do you need a kernel of your own?
 #
-# PyTorch has many hundreds of operators, and `torch.compile` joins many of them into one kernel (lesson 11). Both compute what you
-# wrote, nearly always in the way you wrote it. Where another way is better, or work could be left out, you can write the kernel
-# yourself, in Python, with [Triton](https://triton-lang.org/main/index.html).
+# A **kernel** is a function that runs on the GPU. PyTorch has many hundreds, and `torch.compile` joins several into one (lesson 11).
+# [Triton](https://triton-lang.org/main/index.html) lets you write one yourself, in Python.
 #
-# In this lesson you write two kernels and count what they load, store and compute. The second does a small part of what PyTorch's
-# operator does, and gives the same result. Then you see a kernel become an operator that trains.
+# In this lesson you write a kernel and count what it loads and stores. You see when that pays, and when it does not. Then you make a kernel an
+# operator of PyTorch, so that a model can train through it.
 #
-# You need no GPU. Triton's own **interpreter** runs your kernels on the CPU: slowly, and with the same results up to
-# rounding, if the kernel is right. The course counts each element that goes through a pointer. And Triton's **compiler** runs here too: it translates
-# your kernel for an H100, and names what it cannot translate.
+# You need no GPU. Triton's **interpreter** runs your kernels on the CPU: slowly, and with the same results up to rounding, if
+# the kernel is right. Meanwhile the course counts every element that goes through a pointer.
 #
-# **Time** 80 min, with two exercises; *Further*: 115 min, with three more. **Before this** lessons 01, 02 and 11 (strides, autograd,
-# torch.compile); 19 and 20 explain what is here said of attention and of caches.
+# **Time** 60 min, with two exercises; *Further*: 150 min, with three more. **Before this** lessons 01, 02 and 11 (strides, autograd,
+# torch.compile).
 #
 # **Afterwards you can**
-# - write a kernel from programs, blocks and masks, for any shape and any strides;
-# - say how many bytes a kernel has to move, count how many it moves, and leave out what counts for nothing;
-# - make a kernel an operator that PyTorch can train.
+# - write a kernel over the rows of a matrix, of any shape and any strides;
+# - say by its loads and stores why it is faster, and when an operator or the compiler does as well;
+# - make it an operator that PyTorch can train.
 #
-# The exercises need Triton, 1 GB on disk: `make lab EXTRAS=kernels` installs it on Linux. Elsewhere you can read the lesson, which then
-# shows runs that were kept, and cannot test the exercises.
+# The exercises need Triton, 1 GB on disk: `make lab EXTRAS=kernels` installs it on Linux. Elsewhere you can read the lesson, with
+# runs that were kept.
 
 # %% setup
 import torch
@@ -42,15 +40,14 @@ lesson.start(
 # %% [markdown]
 # ## 1 · Programs, blocks, masks
 #
-# You write what **one program** does. A **launch** starts many programs. Each program has a number,
+# You write what **one program** does. A **launch** starts many programs, and each has a number,
 # [`tl.program_id(0)`](https://triton-lang.org/main/python-api/generated/triton.language.program_id.html).
 #
-# A program works on **blocks**: small arrays whose sides are powers of two, known before the run (`tl.constexpr`). An entry of a block is
-# called a **lane** here. (In CUDA a lane is something else: a thread among 32.)
+# A program works on **blocks**: small arrays. Their sides are powers of two, known before the run (`tl.constexpr`). An entry of a block is
+# called a **lane** here.
 #
-# You launch a kernel with tensors, but a program sees no tensor. For each tensor it gets a **pointer**: the address of the first
-# element. It does not know shapes and strides. From the pointer it computes other addresses: `x + 5` is the address of the sixth
-# element. `tl.arange(0, 4)` is the block 0, 1, 2, 3, and `x + tl.arange(0, 4)` is a block of four addresses.
+# A program sees no tensor, no shape and no stride. For each tensor it gets a **pointer**: the address of the first element.
+# `x + 5` is the address of the sixth. `tl.arange(0, 4)` is the block 0, 1, 2, 3, so `x + tl.arange(0, 4)` is a block of four addresses.
 #
 # - [`tl.load(addresses, mask=…, other=…)`](https://triton-lang.org/main/python-api/generated/triton.language.load.html)
 #   brings a block from memory. Where the **mask** is false nothing is read, and the lane holds `other`.
@@ -58,11 +55,9 @@ lesson.start(
 #   writes a block. Where the mask is false nothing is written.
 # - What stands between is arithmetic on blocks.
 #
-# A load without `other` may leave anything in its masked lanes. This course puts NaN there (−1 in integers), so that you notice. Such a lane is
-# harmless where the store is masked too, and wrong in a sum.
+# Without `other` a masked lane may hold anything; here it holds NaN. That is harmless where the store is masked too, and wrong in a sum.
 #
-# This kernel adds two vectors. `add_kernel[(programs,)](…)` launches it. `triton.cdiv(n, BLOCK)` is n ÷ BLOCK, rounded up: as many
-# blocks as cover n elements. (On a GPU a block often has 1,024 lanes and more. Here it is small, so that you can count.)
+# This kernel adds two vectors. `add_kernel[(programs,)](…)` launches it. `triton.cdiv(n, BLOCK)` is n ÷ BLOCK, rounded up.
 
 
 # %% experiment
@@ -87,11 +82,11 @@ def add(x, y, kernel=add_kernel, BLOCK=32, out=None):
 
 
 # %% [markdown]
-# x and y have 100 elements each, and a block has 32. How many programs does it take, and how many lanes of the load of x does
+# x and y have 100 elements each, and a block has 32. How many programs does it take? How many lanes of the load of x does
 # the mask switch off, in all programs together?
 #
-# Then somebody forgets the mask. x, y and `out` are each the first 100 elements of a storage of 128. Behind `out`, in the same
-# storage, lies another tensor, its **neighbour**. What becomes of the result, and of the neighbour?
+# Then somebody forgets the mask. x, y and `out` are each the first 100 elements of a storage of 128. Behind `out`, in the same storage, lies another
+# tensor, its **neighbour**. What becomes of the result, and of the neighbour?
 
 # %% experiment
 you = lesson.predict(
@@ -124,14 +119,11 @@ you.against(
 )
 
 # %% [markdown]
-# Each program handles a whole block, so the last one hangs over the end. The mask cuts off what hangs over. Without the mask the
+# The last block hangs over the end, and the mask cuts off what hangs over. Without the mask the
 # result is right, no error is raised, and the neighbour is gone. **Your test would have passed.** So write the mask first.
 #
-# Here the kernel stayed inside the storage of `out`. Where it leaves the storages of all its tensors, the course raises
-# `OutOfBounds`. A GPU raises an error only where an address belongs to no memory of the process, so often it says nothing.
-#
-# `add_kernel` takes for granted that elements lie side by side. For another layout (lesson 01) a kernel is told the strides. This one copies a
-# matrix of any layout, a row for each program:
+# `add_kernel` takes for granted that elements lie side by side. For any other layout a kernel is told the strides (lesson 01). This one
+# copies a matrix, a row for each program:
 #
 # ```python
 # @triton.jit
@@ -143,18 +135,16 @@ you.against(
 # copy_kernel[(rows,)](x, out, x.stride(0), x.stride(1), columns, BLOCK=triton.next_power_of_2(columns))
 # ```
 #
-# An offset such as `row * row_step` is computed in 32 bits, and no error warns you. Where it can pass 2³¹, write `row.to(tl.int64)`.
-#
 # > **Rule.** A kernel is: which elements are mine, a mask, loads, arithmetic, stores.
-# > *Where it stops:* programs of one launch run in any order and at the same time. If one needs what another computes, that takes a
-# > second launch, or an atomic operation.
+# > *Where it stops:* programs of one launch run in any order. If one needs what another computes, that takes a second launch, or an atomic
+# > operation.
 #
 # ## 2 · What a kernel costs
 #
-# Between load and store a block lies on the chip, where arithmetic is nearly free. What takes time is the way to device memory
-# and back. So the cost of most kernels is **the bytes they load and store**. (A small one costs its launch.)
+# Between load and store a block lies on the chip, where arithmetic is nearly free. What takes time is the way to the GPU's memory
+# and back. So the cost of most kernels is **the bytes they load and store**.
 #
-# Softmax of each row as five operators:
+# Here is the softmax of each row, as five operators:
 #
 # ```python
 # top = x.amax(-1, keepdim=True)  # reads x, writes one number a row
@@ -164,11 +154,10 @@ you.against(
 # result = powers / total
 # ```
 #
-# Count in units of the size of x. How much do the five operators read and write together, and how much does `F.softmax`? (Go through the
-# lines as in the first comment; one number a row counts as nothing.)
+# How much do the five read and write together, in units of the size of x? Go through the lines as in the first comment; one number a row
+# counts as nothing. And how much does the one operator `F.softmax`?
 #
-# `torch.compile` hands the five lines to Inductor. On a real H100: is what Inductor makes of them as slow as the five operators, or as fast as
-# `F.softmax`?
+# `torch.compile` may join the five lines. On a real H100: is the outcome as slow as the five operators, or as fast as `F.softmax`?
 
 # %% experiment
 you = lesson.predict(
@@ -199,26 +188,22 @@ you.against(
 )
 
 # %% [markdown]
-# One kernel must at least read x once and write the result once. The simulation takes that for granted of `F.softmax`. The five operators
-# move {{saved:.0f}} times as much, and the real card needed {{slower:.1f}} times the time. (Both took longer there than their bytes alone: no kernel reaches the data sheet's speed.) This is what fusion saves, and **the compiler does it for you**. So first look for an operator, then compile. A
-# kernel of your own pays where both leave something:
+# One kernel must at least read x once and write the result once. The five operators move {{saved:.0f}} times as much, and the real card needed
+# {{slower:.1f}} times the time. Joining them is called **fusion**, and here the compiler does it for you: the kernel written by hand, in the last row, is no faster.
+# You write that kernel now. In section 3 a kernel like it wins.
 #
-# - another **algorithm**: Inductor fuses what you wrote, and knows a better way for a few patterns only;
-# - a **format** that no operator knows, such as packed bits;
-# - numbers that count for nothing, and could be **left out** (section 3).
-#
-# **Exercise 21.1 — softmax, read once** (★★, 20 min)
+# **Exercise 21.1 — softmax, read once** (★★, 18 min)
 #
 # Write a softmax over the rows of a matrix, by a kernel alone.
 #
-# - **You need** `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`. Everything else in `tl` is
-#   allowed too, and so are `float("inf")` and other functions under `@triton.jit`.
-# - **Refused** in a kernel are lists, NumPy, and Python's variables from outside (unless they are a `tl.constexpr`). The test also compiles your kernel for an H100, and reports what
-#   the compiler refuses.
-# - **The test** hands you an x whose numbers only your kernel sees: in Python `x.max()` gives NaN. So the kernel does all the work. Shapes, strides and
-#   `x.new_empty(x.shape)`, which makes the result, work as always. (`empty_like` would keep the strides of x.)
+# - **You need** `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which wants float32, and `block.to(tl.float32)`.
+#   All of `tl` is allowed, and so is `float("inf")`.
+# - **Refused** in a kernel are lists, NumPy, and Python's variables from outside, unless they are a `tl.constexpr`. The test also compiles your kernel for an H100, and
+#   says what Triton's compiler refuses.
+# - **The test** hands you an x whose numbers only your kernel sees: in Python `x.max()` gives NaN. Shapes, strides and
+#   `x.new_empty(x.shape)`, which makes the result, work as always.
 #
-# Try tensors of your own first: `softmax(torch.randn(3, 5))`. In the interpreter a kernel may `print`.
+# Try it first on a tensor of your own: `softmax(torch.randn(3, 5))`. In the interpreter a kernel may `print`.
 #
 # <details><summary>Hint 1</summary>One program for each row, as in <code>copy_kernel</code>. The masked lanes take part in the maximum and in
 # the sum: which <code>other</code> changes neither?</details>
@@ -277,27 +262,401 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your kernel beside the others, on rows of 4,096 numbers; and such a kernel on a real H100, recorded:
+# Your kernel beside the others, as it was counted, on rows of 4,096 numbers:
 
 # %% experiment
 experiments.with_yours(softmax)
 
-# %% experiment
-experiments.recorded_softmaxes(16_384)
-
 # %% [markdown]
-# Your few lines move as little as the simulation assumes for `F.softmax`. At this length the real `F.softmax` seems not to do as well. The compiler's kernel does,
-# without your help. **First an operator, then the compiler, and time both.**
+# Your few lines move as little as `F.softmax`. So does the compiler, without your help. **First an operator, then the compiler, and time both.**
+#
+# > **Rule.** The least that a kernel can move is each input once and each result once. Who moves that leaves nothing to gain.
+# > *Where it stops:* a small kernel costs its launch, whatever it moves. A product of matrices costs its arithmetic.
 #
 # ## 3 · Leave work out
 #
-# A kernel of your own can win where it does *less*. Here is such a place. A model writes eight texts at once, and each of them gets its next token (lesson 20).
-# A *KV cache* holds a key and a value for every earlier token, of 64 numbers each. It has room for 512 tokens of each text: `k` is (8 texts, 1 head, 512 places, 64 numbers), so place p
-# of text t begins at (t · 512 + p) · 64. The picture
-# below shows how much of it each text has filled.
+# The compiler fuses what you wrote. It does not find out that a part of it counts for nothing. There a kernel of your own can win.
+#
+# A batch holds 8 texts. Each has 512 places for tokens, and each place has 64 numbers: x is (8, 512, 64). `filled` says how many places each
+# text has filled; the others are **padding**. Place p of text t begins at (t · 512 + p) · 64.
+
+# %% experiment
+filled = torch.tensor([40, 400, 72, 16, 56, 128, 24, 88])
+experiments.cache_rooms(filled.tolist(), 512)
+
+# %% [markdown]
+# Wanted is the mean of each text over its filled places. Three ways:
+#
+# - **mask, then sum**: `(x * mask).sum(1) / n`, where the mask is 1 for a filled place and 0 for padding;
+# - **one product**: `torch.bmm(mask, x) / n`, a matrix product that adds up what the mask counts;
+# - **a kernel's loop**: a program for each text, with a loop that ends where the text does.
+
+
+# %% experiment
+@triton.jit
+def mean_kernel(x, filled, out, PLACES: tl.constexpr, D: tl.constexpr):
+    text, d = tl.program_id(0), tl.arange(0, D)  # D is a power of two here: no mask
+    n = tl.load(filled + text)  # one address, so one number
+    total = tl.zeros((D,), tl.float32)
+    for place in range(0, n):
+        total += tl.load(x + (text * PLACES + place) * D + d)
+    tl.store(out + text * D + d, total / n)
+
+
+def mean(x, filled):
+    out = torch.empty(len(x), x.shape[2])
+    mean_kernel[(len(x),)](x, filled, out, PLACES=x.shape[1], D=x.shape[2])
+    return out
+
+
+# %% [markdown]
+# How many bytes does each way move, in units of the size of x?
+
+# %% experiment
+you = lesson.predict(
+    {"mask, then sum": ..., "one product": ..., "a kernel's loop": ...},
+    choices=["0.2 ×", "0.8 ×", "1.0 ×", "2.0 ×", "3.0 ×"],
+)
+
+# %% experiment
+texts = torch.sin(torch.arange(8.0 * 512 * 64)).view(8, 512, 64)
+counts = (torch.arange(512) < filled[:, None]).float()  # 8 × 512: 1 where a place is filled
+
+
+def mask_then_sum(x, mask):
+    return (x * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
+
+
+def one_product(x, mask):
+    return torch.bmm(mask[:, None], x)[:, 0] / mask.sum(1, keepdim=True)
+
+
+moved = {
+    "mask, then sum": experiments.on_card(mask_then_sum, texts, counts),
+    "one product": experiments.on_card(one_product, texts, counts),
+}
+meant = experiments.ran("mean", lambda: mean(texts, filled), want=mask_then_sum(texts, counts))
+assert meant.same
+moved["a kernel's loop"] = experiments.Way(1, meant.seen.bytes)
+lesson.keep(block_times=experiments.recorded_gain(of="SDPA, no mask"))
+you.against(
+    {name: f"{way.bytes / texts.nbytes:.1f} ×" for name, way in moved.items()},
+    experiments.ways(moved, texts.numel(), first="mean", evidence=f"simulated (H100) · {experiments.LIVE}"),
+    evidence=f"simulated (H100) · {experiments.LIVE}",
+)
+
+# %% [markdown]
+# The product writes down no masked copy of x. But it reads all of x, and so would a compiled kernel. Even 0 times a number needs the number: 0
+# times NaN is NaN. The kernel never comes near the padding, and gives the same result.
+#
+# Does that save time? Not here: x has 1 MB, which an H100 reads in less than a µs, and 8 programs leave most of it idle. On large inputs it can. Take 8,192
+# tokens, each of which may attend to the last 256 only.
+#
+# On a real H100 PyTorch's operator for attention, which computes everything, took {{block_times:.1f}} times as long as a kernel that leaves the rest out. (*Further* has the table.)
+#
+# > **Rule.** A kernel of your own wins mostly by what it does not load and not compute.
+# > *Where it stops:* nothing can be left out, as in a GELU; or somebody leaves it out already. For attention that is `is_causal=True` or
+# > FlexAttention (lesson 19).
+#
+# ## 4 · An operator of PyTorch
+#
+# You put `add` of section 1 into a model, without `torch.compile`: `head(add(encoder(x), x))`. It learns the sum of x's eight numbers. You train 50 steps. What do you see?
+
+# %% experiment
+you = lesson.predict(
+    {"50 steps": ...},
+    choices=[
+        "an error",
+        "a loss that stays",
+        "it falls, and encoder never moves",
+        "it falls, and all layers move",
+    ],
+)
+
+
+# %% experiment
+def fifty_steps(add=add):
+    torch.manual_seed(0)
+    encoder, head, numbers = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1), torch.randn(64, 8)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.05)
+    before, losses = encoder.weight.detach().clone(), []
+    for _ in range(50):
+        optimizer.zero_grad()
+        loss = F.mse_loss(head(add(encoder(numbers), numbers)), numbers.sum(1, keepdim=True))
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    if losses[-1] > losses[0] / 2:
+        return "a loss that stays"
+    stays = torch.equal(before, encoder.weight)
+    return "it falls, and encoder never moves" if stays else "it falls, and all layers move"
+
+
+you.against({"50 steps": experiments.kept("50 steps", fifty_steps)}, evidence=experiments.LIVE)
+
+# %% [markdown]
+# The loss falls, since `head` learns. `encoder` got no gradient, and nothing said so.
+# **A function that launches a kernel is a hole in autograd**: its result has no way back.
+#
+# [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator of your function: a closed box with three labels. Autograd
+# and the compiler read the labels, and not your code.
+#
+# | label | what it says | who asks |
+# |---|---|---|
+# | schema: type hints and `mutates_args` | types of inputs and result; the inputs it writes into, `()` for none | every call |
+# | fake: `register_fake` | shape, strides, dtype and device of the result, without its numbers | the compiler |
+# | gradient: `register_autograd` | what backward does | backward |
+
+
+# %% experiment
+@torch.library.custom_op("lesson21::taught", mutates_args=())
+def taught(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return add(x, y)  # contiguous x and y alone: add_kernel knows no strides
+
+
+taught.register_fake(lambda x, y: torch.empty_like(x))  # the result's form, without its numbers
+taught.register_autograd(lambda ctx, grad: (grad, grad))  # of x + y: what comes in, for both
+print(experiments.kept("50 steps with an operator", lambda: fifty_steps(taught)))
+
+# %% [markdown]
+# Now all layers learn. A sum's gradient needs nothing of forward. Where it needs something, a second function keeps it. PyTorch calls that one
+# after forward, with arguments of exactly these names:
+#
+# ```python
+# def keep(ctx, inputs, output):
+#     ctx.save_for_backward(output)  # or what you need of inputs
+#
+# op.register_autograd(lambda ctx, grad: ... ctx.saved_tensors ..., setup_context=keep)
+# ```
+#
+# If backward launches a kernel too, make that an operator with a fake as well: the compiler captures both.
+#
+# A fake must give the true strides. `torch.empty_like(x)` keeps the order of x's strides, while `x.new_empty(x.shape)` is contiguous.
+# [`torch.library.opcheck(op, (x,))`](https://docs.pytorch.org/docs/stable/library.html) compares a fake with the real result.
+#
+# **Exercise 21.2 — an operator with a gradient** (★★, 12 min)
+#
+# You are handed two functions that launch a kernel each. `forward(x)` gives y, a sigmoid; `backward(dy, y)` gives the gradient of x. Make them an operator
+# that trains, plain and compiled.
+#
+# Give both the tensors as they come, without `.contiguous()`. In backward call the second operator as the Python function that `custom_op` returned.
+#
+# <details><summary>Hint 1</summary>Two operators: <code>custom_op(name, mutates_args=())</code> and one more for
+# <code>backward</code>, under another name such as <code>name + "_backward"</code>. The functions that they are made from need type hints
+# (<code>x: torch.Tensor</code>, <code>-> torch.Tensor</code>).</details>
+#
+# <details><summary>Hint 2</summary>Both results are contiguous, whatever the strides of x or dy. Backward needs y, which is forward's
+# <code>output</code>, and not x.</details>
+#
+# <details><summary>The idea</summary>Decorate two functions, <code>register_fake</code> on both, then on the first
+# <code>register_autograd(lambda ctx, dy: second(dy, *ctx.saved_tensors), setup_context=keep)</code>.</details>
+
+
+# %% exercise="operator"
+def operator(name, forward, backward):
+    """An operator of PyTorch, called `name` ("space::word"), that computes forward(x), with a gradient.
+
+    forward: x (rows, columns), any strides → y, contiguous, shape and dtype of x.
+    backward: (dy, y) → the gradient of x, contiguous. dy may have any strides, 0 among them. Each launches one kernel.
+
+    Returns what @torch.library.custom_op(name, …) makes of a function: the operator itself. It
+    - gives forward(x), and x a gradient if x wants one (a second derivative is not asked for);
+    - is one graph under torch.compile(fullgraph=True), backward included;
+    - is right by torch.library.opcheck.
+    Budget: forward and backward launch once each. Kept for backward: y alone.
+    """
+    ### BEGIN SOLUTION
+
+    @torch.library.custom_op(name, mutates_args=())
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return forward(x)
+
+    @torch.library.custom_op(name + "_backward", mutates_args=())
+    def second(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return backward(dy, y)
+
+    def keep(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    first.register_fake(lambda x: x.new_empty(x.shape))
+    second.register_fake(lambda dy, y: y.new_empty(y.shape))
+    first.register_autograd(lambda ctx, dy: second(dy, *ctx.saved_tensors), setup_context=keep)
+    return first
+    ### END SOLUTION
+
+
+# %% test="operator" points=1
+from helpers.lessons.a_kernel_of_your_own.exercises import Used, check_operator
+
+check_operator(Used(4, 6), Used(4, 3, "float16"), Used(4, 6, layout="columns"))
+
+# %% hidden="operator" points=3
+### BEGIN HIDDEN TESTS
+from helpers.lessons.a_kernel_of_your_own.exercises import Used, check_operator
+
+check_operator(Used(3, 5, layout="columns"), Used(2, 7, "float16", "sliced", twice=True))
+### END HIDDEN TESTS
+
+# %% [markdown]
+# > **Rule.** A kernel goes into a model that trains as an operator: with a schema, a fake for the compiler, and a gradient for backward.
+# > *Where it stops:* the compiler fuses nothing into it. What stands before and after your kernel is read and written again.
+
+# %% [markdown]
+# ## The running example
+#
+# The script of lesson 00 writes GELU out by its formula, `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`; since lesson 02 it calls
+# `F.gelu`. What would a kernel of your own buy there?
+
+# %% experiment
+from helpers.running_example import plain as plain_script
+
+wide = torch.empty(8 * 128, 4 * 256)
+gelu = {
+    "the script's formula": experiments.on_card(plain_script.activation, wide),
+    "F.gelu": experiments.on_card(lambda x: F.gelu(x, approximate="tanh"), wide),
+}
+lesson.keep(gelu_kernels=gelu["the script's formula"].kernels)
+experiments.ways(gelu, wide.numel(), first="GELU")
+
+# %% [markdown]
+# A kernel of your own would end the formula's {{gelu_kernels}} kernels. `F.gelu` ends them too, and nothing can be
+# left out. So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator, the compiler, a kernel.
+#
+# ## Your own script
+#
+# A kernel may pay where operators that do little arithmetic follow one another and read much. Here are the operators of a toy step that read most:
+
+# %% experiment
+import math
+
+from torch.profiler import ProfilerActivity, profile
+
+from helpers.own_script import toy
+
+_, _, _, loader, _, step = toy(width=256, batch=64)  # at home: your own step and loader
+batch = next(iter(loader))
+step(batch)  # warm-up
+with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
+    step(batch)
+
+VIEWS = "as_strided t transpose view reshape detach expand unsqueeze resolve_conj".split()  # read nothing
+reads = {}
+for event in prof.key_averages(group_by_input_shape=True):
+    shapes = [tuple(shape) for shape in event.input_shapes if shape and isinstance(shape[0], int)]
+    name = event.key.removeprefix("aten::")
+    if name != event.key and name not in VIEWS:
+        reads[name, str(shapes)] = event.count * sum(map(math.prod, shapes))
+for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1], item[0]))[:8]:
+    print(f"{elements:8,} elements in  {name:12} {shapes}")
+
+# %% [markdown]
+# An operator that calls another (linear, addmm) is listed twice. Ask in this order:
+#
+# 1. Is there one operator for several of these? The first three are steps of AdamW, and `torch.optim.AdamW(…, fused=True)` does them at once.
+# 2. Does `torch.compile` join them?
+# 3. Do they compute what is thrown away, such as padding, and does nobody leave it out for you? Then write the kernel.
+#
+# ## Sources on trial
+
+# %% experiment
+from helpers.lessons.a_kernel_of_your_own import claims
+
+lesson.verdicts(claims.on_trial(), evidence="simulated (H100)")
+
+# %% [markdown]
+# ## Recap
+#
+# | rule of thumb | where it stops being true |
+# |---|---|
+# | First an operator, then the compiler, then a kernel. | Both compute or move what counts for nothing. |
+# | The least is every input once, every result once. | Products of matrices: there the arithmetic takes the time. |
+# | A mask at each load and store, `other` neutral for what follows. | A mask leaves out loads and stores, and no arithmetic. |
+# | A kernel goes into a model as an operator, with a fake and a gradient. | The compiler fuses nothing into it. |
+#
+# **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
+# [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973).
+
+# %% [markdown]
+# ## Further
+#
+# Each section needs only the core, run before it. *Attention in blocks* needs the long row too, and *A product in tiles* needs *Reuse*.
+
+# %% [markdown]
+# ### A row longer than a block (10 min)
+#
+# Exercise 21.1 holds a whole row on the chip. A longer row comes in blocks, and its maximum is known only at the end. Three passes are the plain
+# way: maximum, sum, result. A running maximum saves one of them.
+#
+# `top` is the largest number so far. The sum so far, `total`, was made with it. When a larger number `new` comes, each exp(x − `top`) in the sum should be
+# exp(x − `new`). That is a factor of exp(`top` − `new`) for all of it.
+#
+# An example. A first block has the numbers 1 and 2: `top` is 2, and `total` is e⁻¹ + 1 = 1.37. A second block has the number 4: the factor is e⁻² = 0.14, and
+# `total` becomes 1.37 · 0.14 + 1 = 1.19. That is e⁻³ + e⁻² + 1, as if the maximum had been known.
+
+
+# %% experiment
+@triton.jit
+def online_kernel(x, out, n, BLOCK: tl.constexpr):
+    x, out, at = x + tl.program_id(0) * n, out + tl.program_id(0) * n, tl.arange(0, BLOCK)
+    top, total = -float("inf"), 0.0
+    for start in range(0, n, BLOCK):
+        block = tl.load(x + start + at, mask=start + at < n, other=-float("inf"))
+        new = tl.maximum(top, tl.max(block, 0))
+        total = total * tl.exp(top - new) + tl.sum(tl.exp(block - new), 0)
+        top = new
+    for start in range(0, n, BLOCK):
+        block = tl.load(x + start + at, mask=start + at < n)
+        tl.store(out + start + at, tl.exp(block - top) / total, mask=start + at < n)
+
+
+def online(x):
+    out = torch.empty_like(x)
+    online_kernel[(len(x),)](x, out, x.shape[1], BLOCK=64)
+    return out
+
+
+long = torch.linspace(-3, 3, 600).view(2, 300)
+two = experiments.ran("online", lambda: online(long), want=long.softmax(-1))
+assert two.same
+lesson.keep(long_loads=two.seen.loads // long.numel())
+experiments.launches({"online": two})
+
+# %% [markdown]
+# Each element is loaded {{long_loads}} times in place of three.
+#
+# The running sum must be in float32. In float16 it stops growing when what is added is less than half the distance to the next
+# number (at exactly half, it rounds to the even neighbour):
+
+# %% experiment
+running = {"float16": torch.zeros((), dtype=torch.float16), "float32": torch.zeros(())}
+for name, total in running.items():
+    for _ in range(3000):
+        total += 1
+    print(f"3,000 ones, added one by one in {name}: {total.item():,.0f}")
+lesson.keep(stops_at=running["float16"].item())
+
+# %% [markdown]
+# At {{stops_at:,.0f}} the next float16 is 2 away (lesson 10). Blocks help by the way: a sum of block sums adds larger numbers to the total, and fewer of them.
+#
+# Inductor, too, holds rows of up to 1,024 numbers on the chip when it reduces along them, and loads a longer row again for each pass ([its
+# source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/choices.py#L411-L422)). Does a kernel that holds the whole row
+# save time against it? A real H100, with the kernel of exercise 21.1:
+
+# %% experiment
+experiments.recorded_softmaxes()
+
+# %% [markdown]
+# No: for rows of 4,096 numbers the compiler's kernel is as fast, probably since its second pass finds the row in the cache. The kernel written by hand saved loads, and no
+# time against it. With only 64 rows the GPU waits for the CPU, and a launch by Triton costs the CPU more than one of PyTorch's.
+#
+# ### Attention in blocks (45 min)
+#
+# A model writes eight texts at once, and each of them gets its next token (lesson 20).
+# A *KV cache* holds a key and a value for every earlier token, of 64 numbers each. It has room for 512 tokens of each text, and is filled as the
+# picture of section 3 shows.
 #
 # The new token has a query. Its product with a key is a score, softmax makes weights of the scores, and the result is the sum of the
-# values with these weights: attention. Places of the cache that are not filled must not count. Three ways:
+# values with these weights: attention. Places that are not filled must not count. Three ways:
 #
 # - **all places**: `F.scaled_dot_product_attention(q, k, v, attn_mask=mask)` (SDPA), where the mask says which places count;
 # - **up to the longest**: the same operator on `k[:, :, :longest]` and `v[:, :, :longest]` (on a GPU the CPU has to wait for this number);
@@ -307,8 +666,7 @@ experiments.recorded_softmaxes(16_384)
 # And the values need `other=0.0`, since 0 times NaN is NaN.
 #
 # In this kernel blocks have two axes. As in PyTorch `a[:, None]` is a column and `b[None, :]` a row, and together they make a block.
-# `tl.where` is `torch.where`, and `keep_dims` is `keepdim`. `tl.load(filled + text)` has one address, so it gives one number. The comments say
-# how large each block is.
+# `tl.where` is `torch.where`, and `keep_dims` is `keepdim`. The comments say how large each block is.
 
 
 # %% experiment
@@ -335,9 +693,6 @@ def attend(q, k, v, filled):
     attend_kernel[(len(q),)](q, k, v, filled, out, PLACES=k.shape[2], D=k.shape[3])
     return out
 
-
-filled = torch.tensor([40, 400, 72, 16, 56, 128, 24, 88])
-experiments.cache_rooms(filled.tolist(), 512)
 
 # %% [markdown]
 # How many bytes does each way move, compared with the whole cache? And how many scores does the kernel compute, for these eight texts?
@@ -387,17 +742,18 @@ you.against(measured, table, evidence=f"simulated (H100) · {experiments.LIVE}")
 # The kernel moves a fifth of the bytes that SDPA moves on all places (1 ÷ {{less:.1f}}), with the same result. **The mask** does it: what
 # counts for nothing is not read.
 #
-# But the kernel computes as many scores as the operator, and throws most of them away: **a mask leaves out loads and stores, and no arithmetic.** And its
-# block is as large as the room of a text. A program runs on 128 threads (`num_warps=4`), so 512 × 64 keys are 256 numbers for each thread. A thread has
+# But the kernel computes as many scores as the operator, and throws most of them away. **A mask leaves out loads and stores, and no arithmetic.**
+#
+# And its block is as large as the room of a text. A program runs on 128 threads (`num_warps=4`), so 512 × 64 keys are 256 numbers for each thread. A thread has
 # [at most 255 registers](https://docs.nvidia.com/cuda/cuda-c-programming-guide/#features-and-technical-specifications-technical-specifications-per-compute-capability).
-# Does it fit? Triton's compiler says what it needs in a room of 512, and of 1,024:
+# Does it fit? Triton's compiler runs on a CPU too. It says what an H100 needs for a room of 512, and of 1,024:
 
 # %% experiment
 experiments.rooms(counted.seen, [512, 1024])
 
 # %% [markdown]
 # With 512 places it fits: not all numbers are needed at once. With 1,024 it does not, and no error says so. The compiler **spills**: it puts the
-# rest into memory, through the caches, and reads it back, which the course's counts do not include. More threads would share the block (`num_warps=8`), until the room grows again.
+# rest into memory, through the caches, and reads it back. The course's counts do not include that. More threads would share the block (`num_warps=8`), until the room grows again.
 #
 # So a kernel goes through the places **in blocks** of fixed size, and enters only blocks in which a place counts:
 #
@@ -415,17 +771,15 @@ experiments.rooms(counted.seen, [512, 1024])
 #         top = new
 # ```
 #
-# The softmax is carried from block to block. (Lesson 19 has the same; you do not need it.) `top` is the largest score so far. When a larger one comes, what was added up has exp(score − `top`), and should
-# have exp(score − `new`): that is a factor of exp(`top` − `new`) for all of it. An example: a first block has the scores 1 and 2, so `top` is 2 and `total` is
-# e⁻¹ + 1 = 1.37. A second block has the score 4. Then `shrink` is e⁻² = 0.14, and `total` is 1.37 · 0.14 + 1 = 1.19. That is e⁻³ + e⁻² + 1, as if the maximum had
-# been known. At the end the attention is `result / total`. A trap: let in a first block in which nothing counts, and `top` stays −∞, and −∞ − (−∞) is NaN. A right `if` never does.
+# The softmax is carried from block to block as in the long row, and the weighted sum of the values shrinks with it. So one pass is enough: at the end the attention is
+# `result / total`. A trap: let in a first block in which nothing counts, and `top` stays −∞, and −∞ − (−∞) is NaN. A right `if` never does.
 #
 # The compiler is stricter than the interpreter. What a loop changes keeps its dtype and its shape: `total = 0`, or `result = 0.0` for a block, is refused. There is no
 # `break`, `continue` or `return` in a loop, and no `a < b < c`.
 #
-# **Exercise 21.2 — attention in blocks** (★★, 20 min)
+# **Exercise 21.3 — attention in blocks** (★★, 20 min)
 #
-# So that long texts stay cheap, a new token looks back at two kinds of places only: the last `window` filled ones, and the first ones of the text, the `sinks`. (Much of a
+# So that long texts stay cheap, a new token looks back at two kinds of places only. These are the last `window` filled ones, and the first ones of the text, the `sinks`. (Much of a
 # model's attention goes to the first tokens, whatever they are; without them it breaks down:
 # [G. Xiao and others, 2023](https://arxiv.org/abs/2309.17453).) SDPA can only mask the rest. FlexAttention (lesson 19) takes such a rule, and writes a kernel in Triton for it; here you
 # write a small relative of that kernel.
@@ -527,208 +881,30 @@ experiments.for_gpu("attend_window", lambda: attend_window(q, k, v, filled, sink
 
 # %% [markdown]
 # Bytes and scores fall together now, and the registers no longer depend on the room. In time? This cache has 2 MB, which an H100 reads in less than a µs, and a
-# launch takes longer: here nobody would gain. With 8 programs most of the card's 132 multiprocessors stand idle, and the longest text sets the time; 8 texts of 32 heads
-# would keep them busy. So here you counted work, and timed nothing. A kernel that leaves out blocks was timed on a real card: FlexAttention makes it of a rule, here for all queries of a
-# long row.
+# launch takes longer: here nobody would gain. With 8 programs most of the card's 132 multiprocessors stand idle, and the longest text sets the time. 8 texts of 32 heads
+# would keep them busy.
+#
+# A kernel that leaves out blocks was timed on a real card. FlexAttention makes it of a rule, here for all queries of a long row.
 
 # %% experiment
 lesson.keep(
     mask_times=experiments.recorded_gain("SDPA, no mask"),
-    block_times=experiments.recorded_gain(of="SDPA, no mask"),
 )
 lesson.keep(window_times=experiments.recorded_gain())
 experiments.recorded_left_out()
 
 # %% [markdown]
 # With a *window of 256* a token looks at the 256 before it, and a twentieth of the blocks is computed. SDPA can be told of a window only by a tensor (as in the first row, whose mask is
-# another one). That takes {{window_times:.0f}} times as long: {{mask_times:.1f}} times by the tensor itself, which has to be read, and {{block_times:.1f}} times since all blocks are computed (*no
-# mask*). For the causal mask alone SDPA knows to leave blocks out, and is then faster than FlexAttention: its kernel is the better one for each block.
+# another one). That takes {{window_times:.0f}} times as long. A factor of {{mask_times:.1f}} comes from the tensor, which has to be read, and one of {{block_times:.1f}} from computing all blocks (*no
+# mask*). For the causal mask SDPA knows to leave blocks out. There it is faster than FlexAttention: its kernel is the better one for each block.
 #
-# So look first for who leaves out what you want to leave out: SDPA's `is_causal`, FlexAttention,
-# [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html) on a GPU (`window_size`: a window; `seqused_k`: how far a cache is filled, for inference). Servers have
-# such kernels of their own ([W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180)).
-#
-# > **Rule.** A kernel of your own wins mostly by what it does not load and not compute.
-# > *Where it stops:* where nothing can be left out (a full cache); where an operator leaves it out already; and where the numbers that
-# > count lie scattered, because a GPU fetches 32 bytes at a time (lesson 01).
-#
-# ## 4 · An operator of PyTorch
-#
-# You put `add` into a model: `head(add(encoder(x), x))`, without `torch.compile`. It learns the sum of x's eight numbers. You train 50 steps. What do you see?
-
-# %% experiment
-you = lesson.predict(
-    {"50 steps": ...},
-    choices=[
-        "an error",
-        "a loss that stays",
-        "it falls, and encoder never moves",
-        "it falls, and all layers move",
-    ],
-)
-
-
-# %% experiment
-def fifty_steps(add=add):
-    torch.manual_seed(0)
-    encoder, head, numbers = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1), torch.randn(64, 8)
-    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.05)
-    before, losses = encoder.weight.detach().clone(), []
-    for _ in range(50):
-        optimizer.zero_grad()
-        loss = F.mse_loss(head(add(encoder(numbers), numbers)), numbers.sum(1, keepdim=True))
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    if losses[-1] > losses[0] / 2:
-        return "a loss that stays"
-    stays = torch.equal(before, encoder.weight)
-    return "it falls, and encoder never moves" if stays else "it falls, and all layers move"
-
-
-you.against({"50 steps": experiments.kept("50 steps", fifty_steps)}, evidence=experiments.LIVE)
+# So look first for who leaves out what you want to leave out: SDPA's `is_causal`, FlexAttention, or on a GPU
+# [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html). Its `window_size` is a window, and `seqused_k` says how far a cache is filled, for inference. Servers have
+# such kernels of their own ([W. Kwon and others, 2023](https://arxiv.org/abs/2309.06180)). And leaving out gains little where the numbers that
+# count lie scattered, because a GPU fetches 32 bytes at a time (lesson 01).
 
 # %% [markdown]
-# The loss falls, since `head` learns. `encoder` got no gradient, and nothing said so. (Were `add` the last layer, `backward` would raise an error.)
-# **A function that launches a kernel is a hole in autograd**: its result has no way back.
-#
-# [`torch.library.custom_op`](https://docs.pytorch.org/docs/stable/library.html) makes an operator of your function. The operator is a
-# closed box: autograd and the compiler cannot look into it. What they need to know stands on **three labels**:
-#
-# - the **schema**: the types of the inputs and of the result, and which inputs the function writes into. PyTorch takes it from the type hints
-#   and from `mutates_args` (`()`: none);
-# - a **fake** (`register_fake`): a second function, which gives only the shape, strides, dtype and device of the result. The compiler asks for it;
-# - a **gradient** (`register_autograd`): what backward does.
-#
-# (A [`torch.autograd.Function`](https://docs.pytorch.org/docs/stable/autograd.html#torch.autograd.Function) would give it a gradient too. The operator has a fake beside it, and a
-# test, `opcheck`.) With these, `add` is an operator that trains. Here backward asks for the gradient; in *Further* the compiler asks for the fake.
-
-
-# %% experiment
-@torch.library.custom_op("lesson21::taught", mutates_args=())
-def taught(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    return add(x, y)  # contiguous x and y alone: add_kernel knows no strides
-
-
-taught.register_fake(lambda x, y: torch.empty_like(x))  # the result's form, without its numbers
-taught.register_autograd(lambda ctx, grad: (grad, grad))  # of x + y: what comes in, for both
-print(experiments.kept("50 steps with an operator", lambda: fifty_steps(taught)))
-
-# %% [markdown]
-# > **Rule.** A kernel goes into a model that trains as an operator: with a schema that says what it writes into, a fake for the compiler, and a gradient for backward.
-# > *Where it stops:* the compiler fuses nothing into it. What stands before and after your kernel is read and written again.
-#
-# *Further* begins here: what happens without each label, how they are tested, and an operator whose gradient is a kernel too.
-
-# %% [markdown]
-# ## The running example
-#
-# The script of lesson 00 writes GELU out by its formula, `0.5 * x * (1 + tanh(c * (x + 0.044715 * x**3)))`; since lesson 02 it calls
-# `F.gelu`. What would a kernel of your own buy there?
-
-# %% experiment
-from helpers.running_example import plain as plain_script
-
-wide = torch.empty(8 * 128, 4 * 256)
-gelu = {
-    "the script's formula": experiments.on_card(plain_script.activation, wide),
-    "F.gelu": experiments.on_card(lambda x: F.gelu(x, approximate="tanh"), wide),
-}
-lesson.keep(gelu_kernels=gelu["the script's formula"].kernels)
-experiments.ways(gelu, wide.numel(), first="GELU")
-
-# %% [markdown]
-# A kernel of your own would end the formula's {{gelu_kernels}} kernels. But `F.gelu` ends them too, and it is there. In a GELU nothing can be
-# left out. So this lesson buys the script nothing. That is the usual outcome, and the reason for the order: an operator, the compiler, a kernel.
-#
-# ## Your own script
-#
-# Where would fusing, or a kernel, pay? Where operators that do little arithmetic follow one another and read much. The profiler lists
-# operators with the shapes of their inputs. Here are those of a toy step that read most:
-
-# %% experiment
-import math
-
-from torch.profiler import ProfilerActivity, profile
-
-from helpers.own_script import toy
-
-_, _, _, loader, _, step = toy(width=256, batch=64)  # at home: your own step and loader
-batch = next(iter(loader))
-step(batch)  # warm-up
-with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
-    step(batch)
-
-VIEWS = "as_strided t transpose view reshape detach expand unsqueeze resolve_conj".split()  # read nothing
-reads = {}
-for event in prof.key_averages(group_by_input_shape=True):
-    shapes = [tuple(shape) for shape in event.input_shapes if shape and isinstance(shape[0], int)]
-    name = event.key.removeprefix("aten::")
-    if name != event.key and name not in VIEWS:
-        reads[name, str(shapes)] = event.count * sum(map(math.prod, shapes))
-for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1], item[0]))[:8]:
-    print(f"{elements:8,} elements in  {name:12} {shapes}")
-
-# %% [markdown]
-# An operator that calls another (linear, addmm) is listed twice. Look at element-wise operators and reductions with large inputs, and
-# ask in this order:
-#
-# 1. Is there one operator for all of them together? Here AdamW leads: `addcdiv_`, `addcmul_` and `lerp_` are its steps, and
-#    `torch.optim.AdamW(…, fused=True)` does them at once.
-# 2. Does `torch.compile` join them?
-# 3. Do they compute what is thrown away: padding, empty places, masked scores? Does nobody leave it out for you? Then write the kernel.
-#
-# At home, too, you can count and compile a kernel without a GPU (`TRITON_INTERPRET=1` does without the course, and does not count):
-#
-# ```python
-# from helpers import kernels
-# from helpers.kernels.on_cpu import tl, triton
-#
-# with kernels.watch() as seen:
-#     softmax(x)
-# print(seen.loads, seen.stores, kernels.compiled(seen))  # for an H100: registers, spilled bytes, or what is refused
-# ```
-#
-# On a GPU `triton.testing.do_bench(lambda: softmax(x))` gives milliseconds. Values such as `BLOCK` and `num_warps` are found by trying:
-#
-# ```python
-# @triton.autotune([triton.Config({"BLOCK": b}, num_warps=w) for b in (32, 64, 128) for w in (4, 8)], key=["PLACES", "D"])
-# @triton.jit
-# def window_kernel(...):  # launched without BLOCK
-# ```
-#
-# For new values of `PLACES` and `D` it compiles and times all six, and keeps the fastest. (It launches the kernel many times: one that adds to what is there needs `reset_to_zero`.)
-#
-# ## Sources on trial
-
-# %% experiment
-from helpers.lessons.a_kernel_of_your_own import claims
-
-lesson.verdicts(claims.on_trial(), evidence="simulated (H100)")
-
-# %% [markdown]
-# ## Recap
-#
-# | rule of thumb | where it stops being true |
-# |---|---|
-# | First an operator, then the compiler, then a kernel. | The algorithm itself has to change, or no operator knows your format. |
-# | Count elements loaded and stored; the least is every input once, every output once. | Products of matrices: there the arithmetic takes the time, if tiles are large enough. |
-# | A kernel of your own wins mostly by what it does not load and not compute. | There is nothing to leave out, or an operator leaves it out already. |
-# | A mask at each load and store, `other` neutral for what follows. | A mask leaves out loads and stores, and no arithmetic: enter no block in which nothing counts. |
-# | A kernel goes into a model as an operator, with a fake and a gradient. | The compiler fuses nothing into it. |
-# | The interpreter finds wrong formulas, masks and strides; the compiler what a GPU would refuse, and what spills. | Neither knows about time, or about programs that run at once. |
-#
-# **Read on**: [Triton's tutorials](https://triton-lang.org/main/getting-started/tutorials); P. Tillet, H. T. Kung, D. Cox,
-# [*Triton*, 2019](https://doi.org/10.1145/3315508.3329973); M. Milakov, N. Gimelshein, [*Online normalizer calculation for
-# softmax*, 2018](https://arxiv.org/abs/1805.02867).
-
-# %% [markdown]
-# ## Further
-#
-# Each section needs only the core, run before it; the product in tiles needs the section on reuse too.
-
-# %% [markdown]
-# ### The labels, one by one (32 min)
+# ### The labels, one by one (18 min)
 #
 # Who asks for which label, and when? Five uses of `add` as an operator. *Compiled* is `torch.compile(fullgraph=True)`. Which of them
 # work?
@@ -777,8 +953,11 @@ you.against({name: kinds[name] for name in you}, experiments.said(forms), eviden
 
 # %% [markdown]
 # The table has the messages that you will meet at work. **The compiler asks for the fake**: it captures a graph without
-# computing, so it has to know each result's shape, strides and dtype. **Backward asks for the gradient**. Where the call is compiled, the question comes at the first
-# call already, because backward is captured too. So if your gradient launches a kernel, make that an operator too.
+# computing. **Backward asks for the gradient**. Where the call is compiled, the question comes at the first
+# call already, because backward is captured too.
+#
+# A [`torch.autograd.Function`](https://docs.pytorch.org/docs/stable/autograd.html#torch.autograd.Function) would give `add` a gradient as well. The operator has a fake
+# beside it, and a test.
 #
 # On a GPU [`triton_op`](https://docs.pytorch.org/docs/stable/library.html#torch.library.triton_op) makes an operator that is no closed box. The compiler sees your launch and
 # the operators around it, and by default still fuses nothing into your kernel ([torch 2.13: the setting that would](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/config.py#L287)). It needs its gradient too.
@@ -787,16 +966,6 @@ you.against({name: kinds[name] for name in you}, experiments.said(forms), eviden
 lesson.verdicts([claims.without_a_fake()], evidence="live (CPU)")
 
 # %% [markdown]
-# The gradient of a sum needs nothing of forward. That of a square needs the input. You write a function that keeps it. PyTorch calls it after
-# forward, with arguments of exactly these names:
-#
-# ```python
-# def keep(ctx, inputs, output):
-#     ctx.save_for_backward(*inputs)
-#
-# squared.register_autograd(lambda ctx, grad: 2 * ctx.saved_tensors[0] * grad, setup_context=keep)
-# ```
-#
 # Are your labels true? [`torch.library.opcheck`](https://docs.pytorch.org/docs/stable/library.html) runs an operator on
 # your inputs and compares. `opcheck(sigmoid, (matrix.t(),), raise_exception=False)` gives the results of four tests; without the last
 # argument it raises. The test `faketensor` compares the fake with the real result.
@@ -826,8 +995,7 @@ said = dict(zip(you, [row[told.columns.index("faketensor")] for row in told.rows
 you.against(said, told, evidence=experiments.LIVE)
 
 # %% [markdown]
-# `torch.empty_like` keeps the order of x's strides; the kernel's result is contiguous. On a matrix that lies row by row the two agree. A
-# wrong fake makes the compiler plan with strides that the result does not have. So:
+# On a matrix that lies row by row the two agree. A wrong fake makes the compiler plan with strides that the result does not have. So:
 #
 # - Give opcheck inputs of several layouts, and read every column: `aot dispatch dynamic` says *right* even for the wrong fake.
 # - Give it an input that wants a gradient. Without one, as here, the gradient's label is not tested.
@@ -835,71 +1003,6 @@ you.against(said, told, evidence=experiments.LIVE)
 #
 # > **Rule.** One operator for the kernel, one for its backward, a fake for each, and opcheck on inputs of several layouts.
 # > *Where it stops:* opcheck knows your inputs only, and no right gradient.
-#
-# **Exercise 21.3 — an operator with a gradient** (★★, 12 min)
-#
-# `forward(x)` and `backward(dy, y)` launch a kernel each. The first gives y, a sigmoid. The second computes dx from dy and y. The test
-# hands you both. Make them an operator that trains, plain and compiled. Give both functions the tensors unchanged (no `.contiguous()`). In
-# backward call the second operator as the Python function that `custom_op` returned, and not through `torch.ops`.
-#
-# <details><summary>Hint 1</summary>Two operators: <code>custom_op(name, mutates_args=())</code> and one more for
-# <code>backward</code>, under another name such as <code>name + "_backward"</code>. The functions that they are made from need type hints
-# (<code>x: torch.Tensor</code>, <code>-> torch.Tensor</code>).</details>
-#
-# <details><summary>Hint 2</summary>The results are contiguous, whatever the strides of x:
-# <code>x.new_empty(x.shape)</code> is so too. What backward needs is kept by a function
-# <code>def keep(ctx, inputs, output)</code>, given as <code>setup_context=keep</code>. PyTorch hands over all three by name: call
-# them <code>ctx</code>, <code>inputs</code> and <code>output</code>, exactly. Here keep the output, and not x.</details>
-#
-# <details><summary>The idea</summary>Decorate, <code>register_fake</code> on both, then on the first
-# <code>register_autograd(lambda ctx, dy: second(dy, *ctx.saved_tensors), setup_context=…)</code> with
-# <code>ctx.save_for_backward(output)</code>.</details>
-
-
-# %% exercise="operator"
-def operator(name, forward, backward):
-    """An operator of PyTorch, called `name` ("space::word"), that computes forward(x), with a gradient.
-
-    forward: x (rows, columns), any strides → y, contiguous, shape and dtype of x.
-    backward: (dy, y) → the gradient of x, contiguous. dy may have any strides, 0 among them. Each launches one kernel.
-
-    Returns what @torch.library.custom_op(name, …) makes of a function: the operator itself. It
-    - gives forward(x), and x a gradient if x wants one (a second derivative is not asked for);
-    - is one graph under torch.compile(fullgraph=True), backward included;
-    - is right by torch.library.opcheck.
-    Budget: forward and backward launch once each. Kept for backward: y alone.
-    """
-    ### BEGIN SOLUTION
-
-    @torch.library.custom_op(name, mutates_args=())
-    def first(x: torch.Tensor) -> torch.Tensor:
-        return forward(x)
-
-    @torch.library.custom_op(name + "_backward", mutates_args=())
-    def second(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return backward(dy, y)
-
-    def keep(ctx, inputs, output):
-        ctx.save_for_backward(output)
-
-    first.register_fake(lambda x: x.new_empty(x.shape))
-    second.register_fake(lambda dy, y: y.new_empty(y.shape))
-    first.register_autograd(lambda ctx, dy: second(dy, *ctx.saved_tensors), setup_context=keep)
-    return first
-    ### END SOLUTION
-
-
-# %% test="operator" points=1
-from helpers.lessons.a_kernel_of_your_own.exercises import Used, check_operator
-
-check_operator(Used(4, 6), Used(4, 3, "float16"), Used(4, 6, layout="columns"))
-
-# %% hidden="operator" points=3
-### BEGIN HIDDEN TESTS
-from helpers.lessons.a_kernel_of_your_own.exercises import Used, check_operator
-
-check_operator(Used(3, 5, layout="columns"), Used(2, 7, "float16", "sliced", twice=True))
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ### Reuse (12 min)
@@ -998,6 +1101,8 @@ experiments.recorded_products()
 # Larger tiles, fewer loads, less time. (Loads are not all of it: from 16 to 32 they halve, and the time falls more.) PyTorch's product is still faster than the largest tile: its library
 # knows this card better. So a product of your own pays only if something else goes into it.
 #
+# An offset such as `i * a_row` is computed in 32 bits, and no error warns you. Where it can pass 2³¹, write `i.to(tl.int64)`.
+#
 # Does the *order* of the programs change what is loaded? A claim on trial. A product is cut into 9 × 9 blocks, and these are the first
 # 9 of its 81 programs:
 
@@ -1094,69 +1199,6 @@ check_matmul(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ### A row longer than a block (8 min)
-#
-# Exercise 21.1 holds a whole row on the chip. A longer row comes in blocks, and the maximum of all is known only at the end.
-# Three passes are the plain way: maximum, sum, result. The six lines of section 3 save one of them: a running maximum, and a sum that
-# shrinks when it grows.
-
-
-# %% experiment
-@triton.jit
-def online_kernel(x, out, n, BLOCK: tl.constexpr):
-    x, out, at = x + tl.program_id(0) * n, out + tl.program_id(0) * n, tl.arange(0, BLOCK)
-    top, total = -float("inf"), 0.0
-    for start in range(0, n, BLOCK):
-        block = tl.load(x + start + at, mask=start + at < n, other=-float("inf"))
-        new = tl.maximum(top, tl.max(block, 0))
-        total = total * tl.exp(top - new) + tl.sum(tl.exp(block - new), 0)
-        top = new
-    for start in range(0, n, BLOCK):
-        block = tl.load(x + start + at, mask=start + at < n)
-        tl.store(out + start + at, tl.exp(block - top) / total, mask=start + at < n)
-
-
-def online(x):
-    out = torch.empty_like(x)
-    online_kernel[(len(x),)](x, out, x.shape[1], BLOCK=64)
-    return out
-
-
-long = torch.linspace(-3, 3, 600).view(2, 300)
-two = experiments.ran("online", lambda: online(long), want=long.softmax(-1))
-assert two.same
-lesson.keep(long_loads=two.seen.loads // long.numel())
-experiments.launches({"online": two})
-
-# %% [markdown]
-# Each element is loaded {{long_loads}} times in place of three. In attention the second pass falls away too: what it wants is a *sum* weighted by
-# these numbers, and that can shrink as `total` does.
-#
-# The running sum must be in float32. In float16 it stops growing when what is added is less than half the distance to the next
-# number (at exactly half, it rounds to the even neighbour):
-
-# %% experiment
-running = {"float16": torch.zeros((), dtype=torch.float16), "float32": torch.zeros(())}
-for name, total in running.items():
-    for _ in range(3000):
-        total += 1
-    print(f"3,000 ones, added one by one in {name}: {total.item():,.0f}")
-lesson.keep(stops_at=running["float16"].item())
-
-# %% [markdown]
-# At {{stops_at:,.0f}} the next float16 is 2 away (lesson 10). Blocks help by the way: a sum of block sums adds larger numbers to the total, and fewer of them.
-#
-# Inductor, too, holds rows of up to 1,024 numbers on the chip when it reduces along them, and loads a longer row again for each pass ([its
-# source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_inductor/choices.py#L411-L422)). Does a kernel that holds the whole row
-# save time against it? A real H100, with the kernel of exercise 21.1:
-
-# %% experiment
-experiments.recorded_softmaxes()
-
-# %% [markdown]
-# No: for rows of 4,096 numbers the compiler's kernel is as fast, probably since its second pass finds the row in the cache. The kernel written by hand saved loads, and no
-# time against it. With only 64 rows the GPU waits for the CPU, and a launch by Triton costs the CPU more than one of PyTorch's.
-#
 # ### A norm with its backward (38 min)
 #
 # RMSNorm divides each row by the root of its mean square, and multiplies by a weight for each column:
@@ -1273,3 +1315,32 @@ cases += [Normed(4, 6, layout="columns", dy="row by row")]
 check_rms_norm(*cases)
 check_rms_norm_backward(*cases)
 ### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Count, compile and time at home (5 min)
+#
+# You can count and compile a kernel of your own without a GPU. Triton's compiler translates it for an H100, or names what it refuses.
+#
+# ```python
+# from helpers import kernels
+# from helpers.kernels.on_cpu import tl, triton
+#
+# with kernels.watch() as seen:
+#     softmax(x)
+# print(seen.loads, seen.stores, kernels.compiled(seen))  # registers, spilled bytes, or what is refused
+# ```
+#
+# Without the course `TRITON_INTERPRET=1` runs the interpreter, and counts nothing. The interpreter finds wrong formulas, masks and strides. It knows nothing about time, or about
+# programs that run at once. An access outside the storages of its tensors raises `OutOfBounds` in the course; a GPU often says nothing.
+#
+# On a GPU `triton.testing.do_bench(lambda: softmax(x))` gives milliseconds. Values such as `BLOCK` and `num_warps` are found by trying:
+#
+# ```python
+# @triton.autotune([triton.Config({"BLOCK": b}, num_warps=w) for b in (32, 64, 128) for w in (4, 8)], key=["PLACES", "D"])
+# @triton.jit
+# def window_kernel(...):  # launched without BLOCK
+# ```
+#
+# For new values of `PLACES` and `D` it compiles and times all six, and keeps the fastest. (It launches the kernel many times: one that adds to what is there needs `reset_to_zero`.)
+#
+# **Read on**: M. Milakov, N. Gimelshein, [*Online normalizer calculation for softmax*, 2018](https://arxiv.org/abs/1805.02867).

@@ -180,7 +180,7 @@ def check_softmax(*cases: Rows) -> None:
     check.function("softmax", cases, drive=_drive_softmax, verify=verify, look="2 · What a kernel costs")
 
 
-# --- 21.2 attend_window -------------------------------------------------------------------------------------------
+# --- 21.3 attend_window -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def _wrong_attend_window(case: Texts, got: dict[str, Any]) -> str | None:
 def check_attend_window(*cases: Texts) -> None:
     verify = each(lambda report: _wrong_attend_window(report.case, report.value), told=True)
     check.function(
-        "attend_window", cases, drive=_drive_attend_window, verify=verify, look="3 · Leave work out"
+        "attend_window", cases, drive=_drive_attend_window, verify=verify, look="Further: Attention in blocks"
     )
 
 
@@ -320,7 +320,7 @@ def check_matmul(*cases: Product) -> None:
     check.function("matmul", cases, drive=_drive_matmul, verify=verify, look="Further: Reuse")
 
 
-# --- 21.3 operator ------------------------------------------------------------------------------------------------
+# --- 21.2 operator ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -487,7 +487,7 @@ def check_operator(*cases: Used) -> None:
         cases,
         drive=_drive_operator,
         verify=verify,
-        look="Further: The labels, one by one",
+        look="4 · An operator of PyTorch",
         counters=False,
         once="it is compiled, which takes seconds",
     )

@@ -25,7 +25,6 @@ from helpers.plots.picture import Picture, drawn
 from helpers.simulator.devices import device
 from helpers.simulator.stretch import stretch
 from helpers.text.seconds import format_seconds
-from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
 from helpers.text.terminal import quiet
 
@@ -169,8 +168,7 @@ def with_yours(softmax: Callable[[Tensor], Tensor]) -> Table:
     if _right("softmax", yours):
         moved = yours.seen.loads + yours.seen.stores
         rows["yours, as counted"] = Way(len(yours.seen.launches), 4.0 * moved)
-    lines = [(name, f"{way.kernels}", f"{way.bytes / x.nbytes:.2f}") for name, way in rows.items()]
-    return table(lines, ["softmax", "kernels", "moves, × x"], evidence=f"simulated (H100) · {LIVE}")
+    return ways(rows, x.numel(), evidence=f"simulated (H100) · {LIVE}")
 
 
 def _right(name: str, yours: Ran) -> bool:
@@ -181,27 +179,16 @@ def _right(name: str, yours: Ran) -> bool:
     return yours.same
 
 
-def ways(rows: Mapping[str, Way], elements: int, first: str = "softmax") -> Table:
-    """A row for each way: kernels, bytes, and the time that they take if all of them go to the card's device memory."""
-    card = device("H100")
-    lines = [
-        (
-            name,
-            str(way.kernels),
-            f"{way.bytes / (4 * elements):.2f}",
-            size_text(way.bytes),
-            format_seconds(way.bytes / card.memory_bytes_per_s),
-        )
-        for name, way in rows.items()
-    ]
-    columns = [first, "kernels", "moves, × x", "bytes moved", "time on an H100, if all goes to device memory"]
-    caption = f"time: bytes ÷ {card.memory_bytes_per_s / 1e12:.2f} TB/s, the card's data sheet"
-    return table(lines, columns, evidence="simulated (H100)", caption=caption)
+def ways(
+    rows: Mapping[str, Way], elements: int, first: str = "softmax", evidence: str = "simulated (H100)"
+) -> Table:
+    """A row for each way: its kernels, and the bytes that they move against those of an x of so many float32 numbers."""
+    lines = [(name, f"{way.kernels}", f"{way.bytes / (4 * elements):.2f}") for name, way in rows.items()]
+    return table(lines, [first, "kernels", "moves, × x"], evidence=evidence)
 
 
 def recorded_softmaxes(of: int = 0) -> Table:
-    """The ways to a softmax on a recorded card: time, and bytes a second if each reads x once and writes once. of: only with
-    so many rows."""
+    """The ways to a softmax on a recorded card, and their times. of: only with so many rows."""
     recording = recordings.show("21/softmax", prefer="recorded")
     rows = [
         (
@@ -209,18 +196,11 @@ def recorded_softmaxes(of: int = 0) -> Table:
             row["way"],
             row["kernels"],
             f"≈ {format_seconds(row['us'] / 1e6)}",
-            f"≈ {8 * row['rows'] * row['columns'] / row['us'] / 1e6:.2f}",
         )
         for row in recording.table or ()
         if row["rows"] == of or (not of and row["rows"] != 2048)
     ]
-    columns = [
-        "rows × columns",
-        "softmax",
-        "kernels",
-        "time",
-        "TB/s, if x is read once and the result written once",
-    ]
+    columns = ["rows × columns", "softmax", "kernels", "time"]
     return table(rows, columns, evidence=recording.evidence, caption="float32, many calls in a row")
 
 
@@ -245,7 +225,7 @@ def recorded_like() -> str:
     return "like F.softmax" if compiled < 1.25 * fast else "between the two"
 
 
-# --- 3 · what is left out -----------------------------------------------------------------------------------------
+# --- 3 and Further: what is left out -----------------------------------------------------------------------------
 
 
 @drawn

@@ -1,4 +1,4 @@
-"""Kernels that the lesson hands out: a sigmoid and its backward, for exercise 21.3. Loads Triton when imported."""
+"""Kernels that the lesson hands out: a sigmoid and its backward, for exercise 21.2. Loads Triton when imported."""
 
 from __future__ import annotations
 
