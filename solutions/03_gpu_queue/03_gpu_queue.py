@@ -5,7 +5,7 @@
 #
 # The CPU puts work into a queue, and the GPU takes work out of it. When training is slow, one of three things is true.
 # The CPU fills the queue too slowly. The GPU empties it too slowly. Or one of them keeps stopping for the other. The
-# three need opposite repairs, and from outside they look alike. A **trace** records what both sides do, and tells the
+# three need different repairs, and from outside they look alike. A **trace** records what both sides do, and tells the
 # three apart.
 #
 # **Time** 60 min, with two exercises; *Further*: 46 min, with one more. **Before this** lesson 00: launches,
@@ -77,8 +77,12 @@ you.against_ratios(
 # - Small layers: every kernel is over before the next launch arrives, so the depth is 0 or {{deepest}}. (Even on a free
 #   GPU {{way_us:.1f}} µs pass between a launch and its start.) The GPU waits for every launch. The picture calls this idle
 #   time *short kernels*.
-# - Large layers: the CPU puts all four steps into the queue before the GPU has done the first. For the rest of the picture
-#   the CPU waits for the GPU. (A real queue is finite. When it is full, the launch itself waits.)
+# - Large layers: the CPU puts all four steps into the queue before the GPU has done the first. Then, at the end of the
+#   program, it waits in `synchronize`. (A real queue is finite. When it is full, the launch itself waits.) A GPU twice as
+#   fast gives less than 2, and shorter kernels gain less: each loses some time at its start and end, which does not shrink.
+#
+# The label “off by up to” is about steps in which the GPU sets the pace. Where the CPU does, another machine can be many
+# times slower (*On a real GPU*).
 #
 # The GPU is **dense** where it computes for 90 % of the time or more, and **sparse** where it computes for less than 50 %.
 # In between it is **dense with gaps**.
@@ -88,8 +92,8 @@ you.against_ratios(
 #
 # ## 2 · A read in every step
 #
-# The layers are 2048 × 2048 now. The GPU's own work takes {{work_ms:.2f}} ms a step, and the CPU launches it in less. Two
-# things are added to the loop, alone and together:
+# The layers are 2048 × 2048 now. The GPU's own work takes {{work_ms:.2f}} ms a step. Two things are added to the loop,
+# alone and together:
 #
 # - **read**: [`loss.item()`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.item.html) at the end of every
 #   step. The CPU waits until the GPU has computed the loss.
@@ -119,27 +123,31 @@ you.against_ratios(longer, queues(loops), evidence="simulated (H100)", what="tim
 
 # %% [markdown]
 # The read alone makes a step {{with_read:.2f}} times as long as the GPU's work, the Python alone {{with_prepare:.2f}}
-# times. Both together make it {{with_both:.2f}} times as long: the step grows by all of the Python's time.
+# times. Both together make it {{with_both:.2f}} times as long: the step grows by all of the Python's time. Here the CPU
+# launches a step in {{launch_ms:.1f}} ms. On the recorded machine, with the profiler, it works {{real_read_ms:.1f}} ms, and
+# the verdict changes (*On a real GPU*).
 #
 # The reason is the queue. While the CPU runs Python, the GPU takes its work from the queue. But `.item()` returns only
-# when the queue is empty. Then the GPU has no work until the CPU launches again. Such a wait of the CPU is called a
-# **sync**, and **a sync costs what the CPU does after it.** So a sync hides well: a profile shows the time in the
-# preparation of data, which is innocent.
+# when everything launched before it in this queue is done. Then the GPU has no work until the CPU launches again. Such a
+# wait of the CPU is called a **sync**, and **a sync costs what the CPU does after it.** So the gap accuses the wrong line:
+# it lies over the preparation, which alone costs nothing.
 #
-# The helper `trace.classify` looks at a trace and prints a verdict. Read its first line, its first two points and its
-# last line. The picture shows 40 µs before and 40 µs after the end of one read. What happens before the gap, and in it?
+# The helper `trace.classify` gives a verdict on a trace. The picture shows 40 µs before and 40 µs after the end of one
+# read. What happens before the gap, and in it?
 
 # %% experiment
 from helpers.lessons.gpu_queue.experiments import end_of_a_read
 
 gappy = loops["read and prepare"].trace
-print(trace.classify(gappy))
+verdict = trace.classify(gappy)
+print(f"{verdict.bottleneck} [{verdict.source}]", *verdict.evidence[:2], verdict.advice, sep="\n  · ")
 read_s = end_of_a_read(gappy)
 plots.zoom(gappy, read_s - 40e-6, read_s + 40e-6)
 
 # %% [markdown]
 # Before the gap, the optimizer's kernel runs, and the host is in `_local_scalar_dense`, the operator behind `.item()`.
-# In the gap there is no kernel and no launch. The host runs Python.
+# In the gap there is no kernel and no launch. The host runs Python. The row *idle because* counts up to 100 µs after a wait
+# as *sync* too: so long it may take to fill the queue again.
 #
 # By the gap alone, the loop would be *CPU-bound*: the CPU was busy and launched nothing. But without the read, the same
 # Python costs nothing. So `trace.classify` computes how long the steps would take without the host's waits. Most of the
@@ -148,8 +156,10 @@ plots.zoom(gappy, read_s - 40e-6, read_s + 40e-6)
 # ## 3 · A map
 #
 # Two numbers are enough for most verdicts. How much of the time does the **GPU compute**? And for how much of the
-# time does the **CPU wait** for the GPU? (A CPU that runs ahead counts as waiting, because a full queue will stop
-# it.) The table will have both numbers for the loops above, and for a *narrow* one: layers of 512 × 512, and in every
+# time does the **CPU wait** for the GPU? A CPU that runs ahead counts as waiting too: it is free, and a full queue will
+# stop it.
+#
+# The table will have both numbers for the loops above, and for a *narrow* one: layers of 512 × 512, and in every
 # step a batch is copied to the GPU. The copy takes {{copy_ms:.1f}} ms, and the GPU's own work {{narrow_ms:.1f}} ms.
 # *Middle* are the layers of 2048 × 2048. What makes each loop fastest: a CPU, a GPU or copies twice as fast, or no
 # reads?
@@ -178,6 +188,9 @@ copied, narrow_s = shares(narrow), gpu_work_s(narrow)
 lesson.keep(narrow_ms=1e3 * narrow_s, copy_ms=1e3 * (step_s - narrow_s))
 launch_word = trace.classify(tried["small layers"].ran.trace).bottleneck
 lesson.keep(copied_computes=copied.computes, copied_waits=copied.waits, launch_word=launch_word)
+ahead, ahead_s = tried["middle, prepare"].ran
+free = shares(ahead).waits
+lesson.keep(free=free, free_ms=1e3 * free * ahead_s, ahead_ms=1e3 * ahead_s)
 you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps most")
 
 # %% [markdown]
@@ -193,19 +206,20 @@ you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps mo
 # (A copy in the same queue adds to the GPU's time. Lesson 05 gives copies a queue of their own.)
 #
 # “Sparse, so it is the CPU” is wrong without the second number. In the last row the GPU computes {{copied_computes:.0%}}
-# of the time, but the CPU waits for {{copied_waits:.0%}}. The map is about steps in the middle of a run, so `shares` leaves
+# of the time, but the CPU waits for {{copied_waits:.0%}}. In *middle, prepare* the CPU is free for {{free_ms:.1f}} of
+# {{ahead_ms:.1f}} ms: {{free:.0%}}. The map is about steps in the middle of a run, so `shares` leaves
 # out the first step of a trace, when the queue is still empty, and the last one, after which the CPU waits for the rest.
 #
 # **Exercise 3.1 — name the bottleneck** (★★, 8 min)
 #
 # Write the map as a function. The traces come from simulated cards, with noise and without, from a machine without a
-# GPU, or are laid out as a real card writes them. You need `t.has_gpu`, `shares(t)` from the set-up with its fields
-# `computes` and `waits`, and `trace.idle(t)`: its `seconds` is a dict from cause to seconds, its `total` the sum. This
-# is how the words correspond:
+# GPU, or are laid out as a real card writes them. You need `t.has_gpu`, `shares(t)` with its fields `computes` and `waits`
+# (both from 0 to 1), and `trace.idle(t)`: its `seconds` is a dict from cause to seconds, its `total` the sum. The cause that
+# you need is `"waiting for a copy"`, which may be missing. This is how the words correspond:
 #
 # | on the map | `bottleneck` returns | `trace.classify` says |
 # |---|---|---|
-# | the GPU computes nearly always | `"GPU"` | GPU-bound |
+# | the GPU computes nearly always (also *balanced*) | `"GPU"` | GPU-bound |
 # | the CPU hardly waits | `"CPU"` | CPU-bound, or {{launch_word}} where kernels are shorter than launches |
 # | turns, a copy runs in the gaps | `"copies"` | copy-bound |
 # | turns, the CPU came back from a read | `"syncs"` | sync-bound |
@@ -215,7 +229,7 @@ you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps mo
 # <details><summary>Hint 2</summary>A busy GPU decides first: a sync in every step is harmless then. Next, a CPU
 # that hardly waits. What is left are the turns.</details>
 # <details><summary>The idea</summary>The map, from top to bottom. For the turns, compare
-# <code>seconds["waiting for a copy"]</code> (it may be missing) with half of <code>total</code>.</details>
+# <code>seconds["waiting for a copy"]</code> with half of <code>total</code>.</details>
 
 
 # %% exercise="bottleneck"
@@ -319,9 +333,9 @@ you.against(waiting, waits_by_line(who), evidence="simulated (H100)", what="the 
 #    `where`, a factor of 0 or 1), or read later, many values at once.
 # 2. **The CPU needs a size**: `x[mask]`, `nonzero`, `unique`. PyTorch cannot allocate the result before the GPU has counted
 #    its elements. Keep the shape and give weight 0 (`where`, `masked_fill`, `ignore_index`).
-# 3. **The bytes lie in ordinary memory**: the driver must have read them before the call returns. `torch.tensor` and an
-#    index like `x[[0, 2]]` copy from ordinary memory too. Make such a tensor once, or pin it and copy with
-#    `non_blocking=True` (lesson 05).
+# 3. **The bytes lie in ordinary memory**: `torch.tensor` and an index like `x[[0, 2]]` copy from there too. With
+#    `non_blocking=True` CUDA still [*may*](https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html) wait: plan
+#    for it. Make such a tensor once, or pin it and copy with `non_blocking=True` (lesson 05).
 #
 # **Exercise 3.2 — a loop that does not wait** (★★★, 20 min)
 #
@@ -329,7 +343,7 @@ you.against(waiting, waits_by_line(who), evidence="simulated (H100)", what="the 
 # reason. Write `train`: the same log and the same weights, with one wait for every `log_every` steps. The table after
 # the code names the lines that wait, as
 # [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html)
-# does on a real GPU. (Its documentation warns that it does not know every kind of sync.)
+# does on a real GPU. (It warns where PyTorch waits. Where CUDA does, as in the copy of `page`, it says nothing.)
 #
 # <details><summary>Hint 1</summary>Which of the three reasons is each of these waits? Two of them are of the kind
 # “let the GPU decide”; the sums may stay on the GPU; for the unlabelled rows look at
@@ -339,7 +353,7 @@ you.against(waiting, waits_by_line(who), evidence="simulated (H100)", what="the 
 # line fit into one tensor.</details>
 # <details><summary>The idea</summary><code>ok = torch.isfinite(loss)</code> stays a tensor;
 # <code>F.cross_entropy(…, ignore_index=-1)</code>; <code>clip_grad_norm_</code> clips without a look;
-# <code>sums += torch.where(ok, torch.stack([loss, 1, right, seen]), 0)</code>, with everything in it a tensor of
+# <code>sums += torch.where(ok, torch.stack([loss.detach(), ok, right, seen]), 0)</code>, with everything in it a tensor of
 # the GPU; at the end of each stretch one <code>sums.tolist()</code>. The class weights go up once.</details>
 
 
@@ -390,9 +404,9 @@ def train(
 ) -> list[list[float]]:
     """What train_plain does, without waiting for the GPU in every step.
 
-    gpu: has torch.cuda's names. model: on gpu.device; all its parameters are trained, in place. batches: (x, y) on
-    gpu.device, which stay as they are, perhaps none; x: (B, f); y: (B,), classes, or −1 for a row without a label,
-    which does not count. x is finite in such rows (else its gradient, 0 · inf, would be NaN). A batch with a loss
+    gpu: has torch.cuda's names. model: on gpu.device; all its parameters are trained, in place; it treats each row
+    alone (no batch norm, no dropout). batches: (x, y) on gpu.device, which stay as they are, perhaps none; x: (B, f);
+    y: (B,), classes, or −1 for a row without a label, which does not count. x is finite in such rows (else its gradient, 0 · inf, would be NaN). A batch with a loss
     that is not finite (or without any label) changes nothing and is counted as skipped; one with a finite loss
     counts, also if its gradient's norm overflows.
 
@@ -471,9 +485,10 @@ board
 
 # %% [markdown]
 # The syncs of a step go from {{script_syncs:.0f}} to {{script_syncs_now:.1f}}. Subtract the time of the kernels from the
-# time of a step: before, no kernel ran for {{script_idle:.2f}} ms of a step, because after every sync the GPU had nothing
-# to do until the CPU had launched the next work. Now it is {{script_idle_now:.2f}} ms. The two syncs that are left are the
-# copies of the batch (lessons 04 and 05).
+# time of a step: before, no kernel ran for {{script_idle:.2f}} ms of a step, nearly all of it after the clipping's read,
+# while the CPU launched AdamW's many small kernels. Now it is {{script_idle_now:.2f}} ms. The launches that are saved are the
+# clipping's: it multiplies all gradients at once. The two syncs that are left are the copies of the batch (lessons 04 and
+# 05). The last row is timed on a CPU, which has no queue, so there is little to win.
 
 # %% [markdown]
 # ## Your own script
@@ -498,41 +513,20 @@ with profile(schedule=plan, on_trace_ready=lambda p: p.export_chrome_trace("trac
 
 # %% [markdown]
 # The file is a list of events. Each has a category (`cat`), a name, a thread (`tid`), a begin (`ts`) and a duration (`dur`),
-# both in µs. The next cell goes through the first step on its thread (a file without steps has other spans to name there). It
-# prints the outer events, and how many lie inside each.
+# both in µs. `cpu_op` are the operators. With a GPU, `cuda_runtime` holds the CPU's calls to CUDA, `kernel` and
+# `gpu_memcpy` what the GPU does. Here are the longest calls of a step with a read of the loss, on a simulated H100, each
+# with what it launched and with the operators around it:
 
 # %% experiment
 import gzip
 import json
 
-with gzip.open("trace.json.gz", "rt") as file:
-    spans = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
-spans.sort(key=lambda e: (e["ts"], -e["dur"]))
-host = [e for e in spans if e["cat"] in ("cpu_op", "user_annotation")]
-outer = next(e for e in host if e["name"].startswith("ProfilerStep"))
-host = [e for e in host if e["tid"] == outer["tid"]]
-end, last = outer["ts"], outer["ts"] + outer["dur"]
-for e in host:
-    if e is not outer and end <= e["ts"] < last:
-        end = e["ts"] + e["dur"]
-        inside = sum(e["ts"] <= other["ts"] < end for other in host if other is not e)
-        print(f"{e['cat']:16} {e['name'].removeprefix('autograd::engine::evaluate_function: ')} + {inside}")
-
-# %% [markdown]
-# First comes the loader. Then the forward pass: `aten::linear` contains `aten::addmm`, and so on. Then the backward pass, in
-# reverse: `AddmmBackward0` belongs to an `addmm`. Last the optimizer: dozens of small operators for four parameters (lesson
-# 06). A long event with few inside is work. A long event around many short ones is calls (lesson 02). Between two events Python runs.
-#
-# With a GPU, the backward pass has a thread of its own. `cuda_runtime` holds the CPU's calls to CUDA, `kernel` and
-# `gpu_memcpy` what the GPU does. (The launches of a compiler's kernels stand under `cuda_driver`.) Here are the longest
-# calls of a step with a read of the loss, on a simulated H100, each with what it launched and with the operators around it:
-
-# %% experiment
 from helpers.own_script import simulated_cuda
 
 with simulated_cuda("H100") as gpu:
-    model, optimizer, loss_fn, loader, device, step = toy("cuda")
-    step(batch)
+    model, optimizer, loss_fn, loader, device, step = toy("cuda", width=8192, batch=512)
+    batch = next(iter(loader))
+    step(batch)  # a warm-up
     with gpu.profile() as prof:
         step(batch).item()
 prof.export_chrome_trace("trace.json.gz")
@@ -541,17 +535,16 @@ with gzip.open("trace.json.gz", "rt") as file:
 work = {e["args"].get("correlation"): e["name"] for e in spans if e["cat"] in ("kernel", "gpu_memcpy")}
 spans.sort(key=lambda e: (e["ts"], -e["dur"]))
 host = [e for e in spans if e["cat"] in ("cpu_op", "user_annotation")]
-for call in sorted((e for e in spans if e["cat"] == "cuda_runtime"), key=lambda e: -e["dur"])[:4]:
+for call in sorted((e for e in spans if e["cat"] == "cuda_runtime"), key=lambda e: -e["dur"])[:3]:
     mine = (e for e in host if e["tid"] == call["tid"])
     around = [e["name"] for e in mine if e["ts"] <= call["ts"] < e["ts"] + e["dur"]]
     launched = work.get(call["args"].get("correlation"), "nothing")[:40]
     print(f"{call['dur']:8.1f} µs  {call['name']} → {launched}  in  {' > '.join(around)}")
 
 # %% [markdown]
-# A launch and its kernel have the same number, `correlation`. From the one to the other the work was in the queue. **What
-# blocks** is a long call, except a launch into a full queue. Here it is `cudaStreamSynchronize`; in older traces `.item()`
-# waits in `cudaMemcpyAsync`, to *Pageable* memory. The operators around it say who waits: `_local_scalar_dense` is the
-# `.item()`. (In no operator: the profiler, at its end.) With `profile(with_stack=True)` the file has the line of your script.
+# A launch and its kernel have the same number, `correlation`. **A long call is a wait.** (A long `cudaLaunchKernel` in a warm
+# step means a full queue, which is harmless.) The operators around it say who waits: `_local_scalar_dense` is the `.item()`,
+# and the copies come from ordinary memory. With `profile(with_stack=True)` the file has the line of your script.
 #
 # This line prints the verdict, and draws a picture like those above:
 #
@@ -561,15 +554,14 @@ for call in sorted((e for e in spans if e["cat"] == "cuda_runtime"), key=lambda 
 #
 # *Sync-bound*: find the line that waits, and read less often. *Launch-bound*: fewer and larger launches (lessons 02 and 07).
 # *CPU-bound*: less Python in the step, or data prepared elsewhere (lesson 04). *Copy-bound*: pinned memory (lesson 05).
-# *GPU-bound*: cheaper kernels (lesson 10). *Communication-bound*: other GPUs (lesson 14). *Unknown*: work was launched and did
-# not run, and the trace does not say why; start at the longest call. The same file opens in
-# [Perfetto](https://ui.perfetto.dev). Profiling takes time itself: measure again without it.
+# *GPU-bound*: cheaper kernels (lesson 10). The same file opens in [Perfetto](https://ui.perfetto.dev). Profiling takes time
+# itself: measure again without it.
 #
 # Without a GPU, `python -m helpers run train.py --card H100` runs your script on the simulated card (lesson 17).
 #
 # ## Sources on trial
 #
-# The book notes say: a sparse queue means the CPU; a dense queue means the GPU; with gaps, look before and after them.
+# The book notes say: a sparse queue means the CPU; with gaps, look before and after them.
 
 # %% experiment
 from helpers.lessons.gpu_queue import claims
@@ -577,7 +569,7 @@ from helpers.lessons.gpu_queue import claims
 lesson.verdicts(
     claims.on_trial(tried, prepare_alone=longer["prepare"] / longer["neither"]),
     evidence="simulated (H100) · live (CPU) · published",
-    shown=("03-sparse-cpu", "03-dense-gpu", "03-before-and-after"),
+    shown=("03-sparse-cpu", "03-before-and-after"),
 )
 
 # %% [markdown]
@@ -589,13 +581,11 @@ lesson.verdicts(
 # | Sparse queue: look at the CPU. | The CPU waits too: look for copies and syncs. |
 # | Dense queue: look at the kernels. | Dense may be wasteful: tiny kernels, wrong precision (lesson 10). |
 # | Both wait: find the read or the copy before the gap. | The GPU is busy anyway: leave the read in. |
-# | A sync costs what the CPU does after it. | Nothing follows: the end of a run or an epoch. |
+# | A sync costs what the CPU does after it. | Little follows (the end of an epoch), or the CPU sets the pace anyway. |
 # | Keep sums on the GPU, read once in a hundred steps. | The CPU needs the value to decide: early stopping. |
 #
-# **Read on**: PyTorch's [profiler recipe](https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html);
-# S. Williams, A. Waterman, D. Patterson, [*Roofline*](https://doi.org/10.1145/1498765.1498785) (2009);
-# [*Holistic Trace Analysis*](https://github.com/facebookresearch/HolisticTraceAnalysis), for many GPUs. Lesson 05 hides
-# copies, lesson 07 makes launches cheap.
+# **Read on**: PyTorch's [profiler recipe](https://docs.pytorch.org/tutorials/recipes/recipes/profiler_recipe.html). Lesson
+# 05 hides copies, lesson 07 makes launches cheap.
 
 # %% experiment
 lesson.progress()
@@ -757,8 +747,8 @@ for width in (256, 1024, 4096):
 #
 # **Exercise 3.3 — why does it idle?** (★★, 13 min)
 #
-# `trace.classify` rests on such an analysis. Here you write it for plain lists of times, without a trace. The
-# function for the queue depth is given. The function for the idle time is yours.
+# `trace.classify` rests on such an analysis, with more rules (as the 100 µs after a wait). Here you write the plain one, for
+# lists of times. The function for the queue depth is given. The function for the idle time is yours.
 #
 # <details><summary>Hint 1</summary>As <code>depths</code> does it: collect <i>every</i> moment that occurs in the
 # three lists, sort them, and look at the pieces between neighbours. Within a piece nothing changes.</details>
@@ -917,7 +907,7 @@ you.against(measured, evidence="live (CPU)")
 # %% [markdown]
 # After two waits and a warm-up come the steps 3, 4 and 5. Then the cycle begins again and gets as far as step 9.
 # `repeat=1` stops after the first cycle, which is what one usually wants. Without `prof.step()` the profiler stays in its
-# first state for ever, and says nothing about it.
+# first state for ever, here *wait*, and says nothing about it.
 #
 # The trace holds the operators. More is added on demand:
 #
@@ -981,6 +971,7 @@ simulated, recorded = (
 )
 few, item, busy = (recorded[name] for name in ("launch_bound", "item_in_loop", "read_and_prepare"))
 lesson.keep(real_gpu_ms=1e3 * item.gpu_s, gpu_ms=1e3 * simulated["item_in_loop"].gpu_s)
+lesson.keep(launch_ms=1e3 * simulated["item_in_loop"].cpu_s)
 lesson.keep(real_small_ms=1e3 * few.cpu_s, small_ms=1e3 * simulated["launch_bound"].cpu_s)
 lesson.keep(real_computes=few.shares.computes, real_read_ms=1e3 * item.cpu_s, real_both_ms=1e3 * busy.cpu_s)
 lesson.keep(

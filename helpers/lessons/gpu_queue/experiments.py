@@ -192,7 +192,7 @@ def on_the_map(tried: Mapping[str, Tried]) -> Table:
         )
     remedies = [word if word == "no reads" else f"{word} ×2" for word in REMEDIES]
     columns = ["loop", "GPU computes", "CPU waits", "idle for a copy", *remedies]
-    caption = "on the right: times as fast with this remedy"
+    caption = "— : hardly idle; on the right: times as fast with this remedy"
     return table(rows, columns, evidence=SIMULATED, caption=caption)
 
 
