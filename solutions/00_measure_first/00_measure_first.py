@@ -16,8 +16,8 @@
 # 3. find out which change helps *your* model before you keep it.
 #
 # **How to work.** First you **predict**: click an answer. Then the measurement appears, and only then you read why.
-# In the exercises a test says at once what is right. In all lessons: a function that you write leaves its inputs as they are, and gives each
-# time a result of its own, unless its text says otherwise.
+# In the exercises a test says at once what is right. In all lessons, a function that you write does not change its
+# arguments, and returns a new object at each call, unless its text says otherwise.
 
 # %% setup
 import math
@@ -37,14 +37,16 @@ lesson.start(
 )
 
 # %% [markdown]
-# Every table and picture says where its numbers come from. *live (CPU)* was measured on the machine that ran the cell; a **≈**
-# stands before each number that a clock gave. *arithmetic* needed no run. *simulated (H100)* comes from a model of a GPU:
-# `simulate("H100")` gives PyTorch a GPU that is not there. Its times are estimates; **what waits for what** is exact.
+# Every table and picture says where its numbers come from. *live (CPU)* was measured on the machine that ran the cell;
+# *recorded (H100)* on a real GPU. A **≈** stands before each number that a clock gave. *arithmetic* needed no run.
+# *simulated (noisy machine)* comes from random numbers, *simulated (H100)* from a model of a GPU:
+# `simulate("H100")` gives PyTorch a GPU that is not there. **What waits for what** follows CUDA's rules. Times are
+# estimates; the line under a table says how far the worst simulated step was from its measurement.
 #
 # ## 1 · What does a clock around a GPU call read?
 #
 # The CPU does not wait for the GPU. It **launches** work: it puts a **kernel**, a small program for the GPU, into a queue,
-# and goes on. The GPU takes the kernels from the queue one after the other.
+# and goes on. The GPU runs the kernels of a queue one after the other.
 #
 # We time three products of 1024 × 1024 matrices in three ways at once:
 #
@@ -88,26 +90,28 @@ def read_timers(gpu: Any, size: int, products: int) -> tuple[float, dict[str, fl
 # %% experiment
 gpu = simulate("H100")
 t0, readings = read_timers(gpu, size=1024, products=3)
-waited_s = readings["clock, after synchronize"]
-lesson.keep(launch_us=experiments.launch_us(gpu), beside_us=experiments.beside_us(gpu, waited_s, products=3))
+launch_us, beside_us, events_us = experiments.in_us(gpu, readings, products=3)
+lesson.keep(launch_us=launch_us, beside_us=beside_us, events_us=events_us)
 you.against(*experiments.timers(gpu, readings, since_s=t0, products=3), evidence=gpu.evidence, what="reads")
 
 # %% [markdown]
 # The CPU needs {{launch_us:.0f}} µs to launch a product (the narrow orange boxes). Then it is free again, and the GPU
 # has barely begun. A clock that is read now has measured the CPU.
 #
-# > **Rule.** Read the clock only after `synchronize()`: at the end of the work, and at its beginning too. Otherwise work
-# > that was queued earlier is counted as yours.
+# > **Rule.** Read the clock only after `synchronize()`, at the beginning of the work and at its end. Without the first,
+# > earlier work is counted as yours. Without the second, yours is not counted. Events need only a wait before
+# > `elapsed_time`.
 #
-# The second timer still reads {{beside_us:.0f}} µs more than the kernels took: one launch and one wait lie inside. Wait
-# once after twenty calls, and they share these microseconds. Wait after *every* call, and each pays them. So **wait once,
-# not every time**.
+# The second timer reads {{beside_us:.0f}} µs more than the kernels took: the first mark, one launch, its way to the GPU
+# and one wait lie inside. The events read {{events_us:.0f}} µs more: the first mark is stamped before the first kernel
+# arrives. Twenty calls share such microseconds. If you wait after *every* call, each pays them. So **wait once, not every
+# time**.
 #
 # ### Which line is slow?
 #
 # A training step has three lines: `forward` (eight matrix products), `loss` (a mean), `log` (`loss.item()`, which brings
-# the number to the CPU). You read a clock after each line. Which line does this clock call the slowest? And which line is
-# the slowest, if you synchronize before each reading?
+# the number to the CPU). You read a clock after each line. Which line does it call the slowest? And which is it, if you
+# synchronize before each reading?
 
 # %% experiment
 you = lesson.predict(
@@ -143,13 +147,13 @@ you.against(blamed, experiments.lines(naive, waited), evidence="simulated (H100)
 
 # %% [markdown]
 # `loss.item()` needs the number, so the CPU waits there until the GPU has done everything that was queued before. The
-# naive clock charges this line with the work of all the others: the line that waits gets the blame. If you believe this
-# clock, you remove `.item()`, and win almost nothing (section 5). The wait is gone, but the work is still to be done.
+# naive clock charges this line with the work of all the others: the line that waits gets the blame. If you believe it, you
+# remove `.item()`, and win almost nothing (section 5): the work is still to be done.
 #
 # ## 2 · The first call
 #
-# The same product eight times on a fresh GPU. Each call is timed correctly: clock, call, synchronize, clock. How many
-# times as long as the last call does the first one take? And which of the eight calls are slow?
+# The same call eight times on a fresh GPU: make a matrix, and multiply it by itself. Each call is timed correctly: clock,
+# call, synchronize, clock. How many times as long as the last call does the first one take? And which calls are slow?
 
 # %% experiment
 you = lesson.predict(
@@ -164,9 +168,9 @@ you = lesson.predict(
 gpu = simulate("H100")
 calls = []
 with gpu:
-    a = torch.empty(1024, 1024, device=gpu.device)
     for _ in range(8):
         t0 = gpu.clock()
+        a = torch.empty(1024, 1024, device=gpu.device)
         a @ a
         gpu.synchronize()
         calls.append(gpu.clock() - t0)
@@ -174,10 +178,10 @@ lesson.keep(mean_of_1000=(calls[0] + 999 * calls[-1]) / 1000 / calls[-1])
 you.against(*experiments.first_call(gpu, calls), evidence=gpu.evidence)
 
 # %% [markdown]
-# The first use of a GPU makes a *context* on it (what the driver has to know of your process), and the first product
-# loads a library and a kernel. (How long that takes is an assumption of the simulator. That it happens once is not. A
-# real GPU makes its context a little earlier: when it gets its first tensor.) A process pays for this once, but you
-# see it in every mean: even the mean of a thousand calls is {{mean_of_1000:.1f}} times a warm call.
+# The first tensor on a GPU makes a *context* there (what the driver has to know of your process), and the first product
+# loads a library and a kernel. (How long that takes is an assumption of the simulator. That it happens once is not.) A
+# process pays for this once, but you see it in every mean: even the mean of a thousand calls is {{mean_of_1000:.1f}} times
+# a warm call.
 #
 # > **Rule.** Call the work first, then synchronize, then start the clock. This is the **warm-up**. On a real system more
 # > things are slow at first: `torch.compile`, the file cache, a GPU whose clock frequency still rises. So warm up until
@@ -186,16 +190,15 @@ you.against(*experiments.first_call(gpu, calls), evidence=gpu.evidence)
 # **Exercise 0.1 — time work on a GPU** (★★, 10 min)
 #
 # Put the rules together in one function: warm up, wait at both ends, wait once. It runs on the simulated GPU and,
-# unchanged, on a real one.
+# unchanged, on a real one: `helpers.simulator.RealGPU()` is `torch.cuda` with a `clock()`.
 #
 # <details><summary>Hint 1</summary>Three things have to be outside the measured stretch: the set-up of the
 # first call, whatever was in the queue before you came, and all but one of the waits.</details>
 # <details><summary>Hint 2</summary>Allowed error: 20 µs for the whole stretch. One wait or one launch fits
 # in; one for each call does not.</details>
-# <details><summary>The idea</summary>Call <code>work()</code> once, synchronize, read the clock, call it
-# <code>repeats</code> times, synchronize, read the clock, divide. Or record an event before and after the
-# <code>repeats</code> calls, synchronize, and divide <code>elapsed_time</code>, which is in
-# milliseconds.</details>
+# <details><summary>The idea</summary>Call <code>work()</code> once and synchronize. Now the set-up is over and the queue
+# is empty. Between which two moments must the clock run, and what has to happen before you read it the second time? Two
+# events do as well: <code>elapsed_time</code> is in milliseconds.</details>
 
 
 # %% exercise="time_on_gpu"
@@ -249,9 +252,8 @@ check_time_on_gpu(
 # %% [markdown]
 # ## 3 · Noise
 #
-# Now the clock reads the right thing, and still two runs of the same code differ. To count false alarms, we need a machine
-# that we know. So this one is made of random numbers: most runs scatter by 3 %, and one run in ten is **disturbed** and
-# takes up to twice as long.
+# Now the clock reads the right thing, and still two runs of the same code differ. To count false alarms, we make a machine
+# of random numbers: most runs scatter by 3 %, and one run in ten is **disturbed** and takes up to twice as long.
 #
 # We compare A with A a thousand times, and raise an alarm whenever the two differ by 5 % or more. Every alarm is false.
 # Which summary of the runs raises the fewest false alarms, and which the most?
@@ -286,29 +288,33 @@ you.against(
 )
 
 # %% [markdown]
-# One run proves nothing: {{single}} false alarms in 1,000. The mean of ten is even worse here, with {{mean}}: in ten runs
-# there is usually a disturbed one, and the mean passes it on. The **median**, the run in the middle, drops it: {{median}}
-# false alarms. The minimum drops it too, but it is a single run, the luckiest, and so it scatters more: {{minimum}}.
+# One run cannot show 5 %: {{single}} false alarms in 1,000. The mean of ten is even worse here, with {{mean}}: in ten runs
+# there is usually a disturbed one, and the mean passes it on. The **median**, the middle of the sorted runs, drops it:
+# {{median}} alarms. The minimum drops it too, but it is a single run, the luckiest, and here it scatters more: {{minimum}}. Where
+# noise can only slow a run down, the minimum may be steadier
+# ([`timeit`](https://docs.python.org/3/library/timeit.html#timeit.Timer.repeat) recommends it). It says nothing of the
+# typical run.
 #
-# > **Rule.** Report the median, and beside it the **interquartile range**: the spread of the middle half of the runs.
+# > **Rule.** Report the median.
 #
 # ## 4 · Drift, and runs in pairs
 #
-# A median removes noise. It does not remove **drift**: a chip that heats up and lowers its clock frequency, a neighbour
-# who starts a job. Below, "after" truly needs 3 % less time (1.03×). But while you measure, the machine slows down by a
-# quarter.
+# A median reduces noise. It does not remove **drift**: a chip that heats up and lowers its clock frequency, a neighbour
+# who starts a job. Below, "after" truly needs 3 % less time (1.03×). But while you measure, the machine slows down: each
+# run comes to take about 1.3 times as long.
 
 # %% experiment
 experiments.drift()
 
 # %% [markdown]
 # On the left, all runs of "before" came first, and the drift hit "after". On the right, the two ran **in turns**: one run
-# of each makes a pair, and a coin decides which goes first.
+# of each makes a pair. The second of a pair meets slightly more drift. A coin decides which goes first, so this hits both
+# versions alike.
 #
 # How much faster is "after"? An honest answer is an **interval** that holds the true ratio, before ÷ after, 95 times in
 # 100. If the whole interval lies above 1, the verdict is "faster"; below 1, "slower"; if 1 lies inside, "cannot tell". Our
-# interval reaches two **standard errors** to either side of the measured ratio. (A standard error is the standard
-# deviation of n numbers ÷ √n.)
+# interval reaches two **standard errors** to either side, on a logarithmic scale. (The standard error of a mean of n
+# numbers is their standard deviation ÷ √n. No run is disturbed here, so means will do; exercise 0.2 takes that away.)
 #
 # We measure in 200 sessions, in three ways. What does each way say in most of them?
 
@@ -322,7 +328,7 @@ you = lesson.predict(
 # %% experiment
 def groups(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
     """Ratio of the two groups, and the lower and the upper end of its interval."""
-    x, y = np.log(before), np.log(after)  # a difference of logarithms is a ratio of times
+    x, y = np.log(before), np.log(after)  # log(a) − log(b) = log(a / b)
     error = math.sqrt(x.var(ddof=1) / len(x) + y.var(ddof=1) / len(y))
     return experiments.around(x.mean() - y.mean(), 2 * error)
 
@@ -343,15 +349,15 @@ lesson.keep(slower=wrong.count("slower"), unsure=unsure.count("cannot tell"), ri
 you.against(*experiments.sessions(sessions), evidence="simulated (noisy machine)", what="says")
 
 # %% [markdown]
-# The first way is sure, and wrong: "slower" in {{slower}} of 200 sessions. The second way is honest and useless: the drift
-# spreads both groups, so the interval is wide, and {{unsure}} sessions end in "cannot tell". The third way looks only at
-# the ratio **within a pair**. Its two runs are neighbours, so the drift slows both alike and cancels. It says "faster" in
-# {{right}} sessions.
+# The first way is sure, and wrong: "slower" in {{slower}} of 200 sessions. The second is honest and useless: the drift
+# spreads both groups, so the interval is wide, and {{unsure}} sessions end in "cannot tell". The third looks only at the
+# ratio **within a pair**. Its two runs are neighbours, so the drift cancels: "faster" in {{right}} sessions.
 #
 # > **Rule.** Run the two versions in turns, in random order, and look at the ratios of the pairs.
 #
-# `compare(before, after)` does all of this. Here it runs live, on your CPU: 64 small sums in a Python loop against one sum
-# over all rows, and then the one sum against itself.
+# `compare(before, after)` does this. It warms both up, and synchronizes where they use a GPU. It takes the median of the
+# pairs' ratios, so a few disturbed runs do no harm. Here, on your CPU: 64 small sums in a Python loop against one sum over
+# all rows, and then the one sum against itself.
 
 # %% experiment tags=["nbval-ignore-output"]
 x = torch.randn(64, 512)
@@ -372,26 +378,24 @@ live = {
 plots.speedup(live, title="Time before ÷ time after, on this machine")
 
 # %% [markdown]
-# Expect the first interval far to the right of 1, and the second one around 1. If the second says "faster" or "slower", you
-# have met one of the false alarms that 95 % allows: run the cell again. If an interval is wide, your machine is busy: take
-# four times as many pairs, and the interval is half as wide.
+# Expect the first interval far to the right of 1, and the second around 1. Run the cell once more, whatever it said: 95 %
+# allows a false alarm now and then. If the second interval raises it again, something systematic is wrong: look for it. If
+# an interval is wide, four times as many pairs make it about half as wide.
 #
 # **Exercise 0.2 — faster, slower, or cannot tell** (★★, 12 min)
 #
-# Write the verdict yourself. Here one run in twelve is disturbed and takes up to four times as long. One such run
-# spoils the mean in `paired`. A fixed limit ("2 % or more") fails too, because one machine is noisier than another.
-# One way needs no theory of noise: if the change does nothing, each pair is a **coin toss**, and "after" wins half of
-# the pairs. So count the pairs that "after" won.
+# Write the verdict yourself. Here one run in twelve takes up to four times as long, which spoils the mean in `paired`. One
+# way needs no theory of noise: if the change does nothing, each pair is a **coin toss**, and "after" wins half of the
+# pairs. So count the pairs that "after" won.
 #
 # <details><summary>Hint 1</summary>Nine pairs of twelve say "faster". If the change does nothing: how often do nine or
 # more of twelve tossed coins fall alike? <code>math.comb(n, k)</code> counts the ways in which k of n
-# do.</details>
+# do. Nine tails are as uneven as nine heads, so both count. (To check: 0.146.)</details>
 # <details><summary>Hint 2</summary>Speak only where so uneven a number of wins (in either direction) comes less than one
 # time in twenty. A pair with two equal times is no toss at all: leave it out.</details>
-# <details><summary>The idea</summary>Of n pairs with different times, "after" won w. The chance of so uneven a result
-# without any effect is twice the sum of <code>comb(n, k) / 2**n</code> for k from <code>max(w, n − w)</code> to n. Under
-# 0.05 say "faster" or "slower", else "cannot tell". (An interval of the median of the pairs' ratios is right as well:
-# exercise 0.3.)</details>
+# <details><summary>The idea</summary>Of n pairs with different times, one version won m, and m is at least n / 2. The
+# chance that one side wins exactly m is <code>comb(n, m) / 2**n</code>. Which other numbers of wins are at least as uneven?
+# Add them, for both sides, and compare with 0.05.</details>
 
 
 # %% exercise="verdict"
@@ -404,7 +408,7 @@ def verdict(before: np.ndarray, after: np.ndarray) -> str:
         ValueError for unequal lengths.
 
     Judged by counting: of 200 series without a difference (n = 6, 10 or 30, scatter 2 % or 10 %), at most 25
-    may say anything but "cannot tell"; of 200 with a change of 5 % (n = 30, scatter 2 %), 2 % (n = 30, scatter
+    may say anything but "cannot tell" (5 % would be 10; up to 25 allows for chance); of 200 with a change of 5 % (n = 30, scatter 2 %), 2 % (n = 30, scatter
     0.3 %) or 1.7 % (n = 100, scatter 2 %), at least 160 must say the right word, and none the opposite one.
     """
     ### BEGIN SOLUTION
@@ -488,11 +492,13 @@ gain = {
 }
 twice = {model: experiments.training_step(width, 2 * batch) for model, (width, batch) in models.items()}
 small, large = gain.values()
+busy_then, tf32_then = experiments.second_lap()
 lesson.keep(
     item=small["no item"], tf32=small["TF32"], foreach=large["foreach"],
     busy=before["small model"].busy, full=before["large model"].busy,
     twice_small=twice["small model"].seconds / before["small model"].seconds,
     twice_large=twice["large model"].seconds / before["large model"].seconds,
+    busy_then=busy_then, tf32_then=tf32_then,
 )  # fmt: skip
 best = {model: max(ratios, key=ratios.get) for model, ratios in gain.items()}
 you.against(best, experiments.gains(before, gain, twice), evidence="simulated (H100)", what="helps most")
@@ -501,23 +507,26 @@ you.against(best, experiments.gains(before, gain, twice), evidence="simulated (H
 # Each model has another winner, and the winner of one model is worth almost nothing on the other: TF32 gives
 # {{tf32:.2f}}× on the small model, foreach {{foreach:.2f}}× on the large one. The row "the GPU works" says why. In the
 # small step the GPU works {{busy:.0%}} of the time and waits for launches in between, so faster arithmetic saves nothing.
-# In the large step the GPU works {{full:.0%}} of the time, so only faster arithmetic helps. And dropping `.item()`, the
-# line that section 1 blamed, gives {{item:.2f}}×.
+# foreach saves launches. It also replaces many tiny kernels by a few, so the GPU itself has less to do. In the large step
+# the GPU works {{full:.0%}} of the time, so only less work for the GPU helps: here, cheaper products. And dropping
+# `.item()`, the line that section 1 blamed, gives {{item:.2f}}×.
 #
-# No list of tips knows which of the two models you have. One measurement does: **double the batch** (the last row). The
+# Which of the two do you have? One measurement says it: **double the batch** (the last row). The
 # small step takes {{twice_small:.2f}} times as long: its GPU had time to spare. The large step takes
 # {{twice_large:.2f}} times as long: its GPU was the limit.
 #
 # > **Rule.** Measure, make **one** change, measure again. Two changes at once give one number, and one of them may
-# > have made the step slower. After each change, ask again what limits you.
+# > have made the step slower. Then ask again what limits you.
+#
+# A second lap on the small model: with foreach, its GPU works {{busy_then:.0%}} of the time. So launches no longer limit it,
+# and TF32, worth nothing before, now gives {{tf32_then:.2f}}×, until launches limit it again.
 
 # %% [markdown]
 # ## The running example
 #
-# One training script goes through the whole course: a small language model, a GPT, learns a text byte by byte. The script
-# is correct, and it is slow in a dozen ways. Near its end, each lesson puts its technique into this script, and a
-# **scoreboard** says what was gained, if anything. Unfold the script, and read only `train`, at its end: `train` puts the
-# other functions together, and each of them can be replaced.
+# One training script goes through the whole course: a small language model, a GPT, learns a text byte by byte. It is
+# correct, and slow in a dozen ways. Near its end, each lesson replaces a function of this script, and a **scoreboard** says
+# what was gained, if anything. Read only `train`, at the end: it puts the other functions together.
 
 # %% experiment
 from helpers import running_example
@@ -529,20 +538,22 @@ script = running_example.after("00")  # the plain script
 scored = running_example.score(script)
 lesson.keep(script_ms=1e3 * scored.step_s, script_busy_ms=1e3 * scored.busy_s)
 lesson.keep(script_launches=scored.launches, script_syncs=scored.syncs, script_mib=scored.peak_bytes / 2**20)
+size = running_example.LARGE
+lesson.keep(script_width=size.width, script_context=size.context, script_batch=size.batch)
 scored
 
 # %% [markdown]
-# A step takes {{script_ms:.1f}} ms on the simulated H100. Its kernels take {{script_busy_ms:.1f}} ms of that, and for the
-# rest the GPU has nothing to do. In one step the CPU launches {{script_launches:,.0f}} kernels and copies, and waits
-# {{script_syncs:.0f}} times for the GPU. The memory reaches {{script_mib:.0f}} MiB. Which function of the script would you
-# change first? Write it down. Lesson 16 ends with the whole list, and you can compare.
+# This is for width {{script_width}}, context {{script_context}} and batch {{script_batch}}. The kernels take
+# {{script_busy_ms:.1f}} of a step's {{script_ms:.1f}} ms. In a step the CPU launches {{script_launches:,.0f}} kernels and
+# copies, and waits {{script_syncs:.0f}} times. After nine steps the memory has reached {{script_mib:.0f}} MiB.
+# Which would you change first: `attention`, `optimizer` or `log`? Write it down for lesson 16.
 
 # %% [markdown]
 # ## Your own script
 #
-# Every tool of this course looks at **warm steps**. So the first thing to do with a script of your own is to take the body of
-# its loop out of `main()`, and make it a function `step(batch)`. What stands before the loop stays as it is. Six names are
-# enough for all lessons: `model`, `optimizer`, `loss_fn`, `loader`, `device`, `step`. This is a toy script in that form:
+# Every tool of this course looks at **warm steps**. So first take the body of your script's loop out of `main()`, and make
+# it a function `step(batch)`. Six names are enough for all lessons: `model`, `optimizer`, `loss_fn`, `loader`, `device`,
+# `step`. This is a toy script in that form:
 
 # %% experiment
 from torch import nn
@@ -566,7 +577,7 @@ def step(batch):
 
 
 # %% [markdown]
-# Look first at one number: the median time of a warm training step. The lines below work on those names, in your script too.
+# Look first at one number: the median time of a warm step. The lines below work on those names, in your script too.
 # [`torch.utils.benchmark`](https://docs.pytorch.org/docs/stable/benchmark_utils.html) waits for a GPU by itself, and
 # computes in one CPU thread unless you set `num_threads`.
 
@@ -584,16 +595,16 @@ for _ in range(2):  # the same code twice
     )
 
 # %% [markdown]
-# Compare the two medians. If they differ by 5 %, you cannot see a gain of 5 %. Try first a batch of twice the size. If the
-# step takes hardly longer, the GPU has time to spare: look for launches, waits and slow data (lessons 02 to 07). For a
-# verdict on a change: `compare(step_before, step_after, batch)`. And look for switches that somebody left on (*Further*
-# counts what they cost).
+# If the two medians differ by 5 %, you cannot see a gain of 5 % in this way. `compare(step_before, step_after, batch)` may.
+# Try first a batch of twice the size. If the step takes hardly longer, the GPU has time to spare: look for launches, waits
+# and slow data (lessons 02 to 07). And look for switches that somebody left on (*Further*).
 
 # %% [markdown]
 # ## Sources on trial
 #
-# The course puts claims from four texts on fast PyTorch to the test. One is a table that promises 300 %. It mixes three
-# meanings of "improved by x %". So say "takes 0.25 of the time" or "4.0× as fast", and never "400 % faster".
+# The course tests claims from four texts on fast PyTorch. In the table of one, 800 → 200 ms is an improvement by 400 %, and
+# 45 → 90 % one by 100 %. The first number is a ratio, the second a gain. So say "takes 0.25 of the time" or "4.0× as fast",
+# never "400 % faster".
 
 # %% experiment
 from helpers.lessons.measure_first import claims
@@ -601,7 +612,7 @@ from helpers.lessons.measure_first import claims
 lesson.verdicts(
     claims.on_trial(gain, naive, waited),
     evidence="simulated (H100) · arithmetic",
-    shown=("00-measure-optimise-measure", "00-simple-time", "00-percent-table"),
+    shown=("00-measure-optimise-measure", "00-simple-time"),
 )
 
 # %% [markdown]
@@ -611,7 +622,7 @@ lesson.verdicts(
 # |---|---|
 # | Synchronize before you read the clock, at both ends | you want the CPU's own share: do not wait |
 # | Warm up until the readings stop falling | the start is what your user waits for, as in a command-line tool |
-# | Median and interquartile range | a user waits for the slowest run: report the 99th percentile |
+# | Report the median | a user waits for the slowest run: report the 99th percentile |
 # | Pairs in random order, ratio and interval | one run changes the next (a cache fills): pair whole processes |
 # | One change at a time, on your own model | two changes that only work together |
 #
@@ -646,10 +657,9 @@ lesson.progress()
 # should be equally far from 1. Then: which summary of section 3 dropped a disturbed run?</details>
 # <details><summary>Hint 2</summary>One NumPy index array of shape (1000, n) makes all draws at once. 95 % of
 # the middles lie between two percentiles of them: which two?</details>
-# <details><summary>The idea</summary><code>d = log(before / after)</code>; ratio =
-# <code>exp(median(d))</code>; the interval is <code>exp</code> of the 2.5th and 97.5th percentiles of the
-# resampled medians. Draw with a seeded generator of your own, so that the same samples give the same
-# interval.</details>
+# <details><summary>The idea</summary>Work with the logarithms of the pairs' ratios: take the median of each draw, then
+# the percentiles of hint 2. Only at the end turn logarithms into ratios. Draw with a seeded generator of your own, so that
+# the same samples give the same interval.</details>
 
 
 # %% exercise="paired_speedup"
@@ -782,12 +792,10 @@ print(f"the sum of 1e8, fourteen ones and −1e8: {added[1]:g} by one thread, {a
 # setting. Each module that sets one can also tell you what it is now.</details>
 # <details><summary>Hint 2</summary><code>train</code> may raise. What runs in any case? And
 # <code>use_deterministic_algorithms</code> has a second setting, <code>warn_only</code>.</details>
-# <details><summary>The idea</summary>Read <code>random.getstate()</code>,
-# <code>np.random.get_state()</code>, <code>torch.get_rng_state()</code>,
-# <code>torch.get_num_threads()</code>, <code>torch.are_deterministic_algorithms_enabled()</code> and
-# <code>torch.is_deterministic_algorithms_warn_only_enabled()</code>; seed; <code>try: return
-# train()</code>; <code>finally:</code> put all six back. <code>torch.random.fork_rng()</code> does torch's
-# part, GPUs included.</details>
+# <details><summary>The idea</summary>Read six things before you set any: three generators' states, torch's number of
+# threads, <code>torch.are_deterministic_algorithms_enabled()</code> and
+# <code>torch.is_deterministic_algorithms_warn_only_enabled()</code>. Where must the lines stand that put all six back, so
+# that they also run after an error? <code>torch.random.fork_rng()</code> does torch's part, GPUs included.</details>
 
 
 # %% exercise="reproducible"
@@ -925,9 +933,9 @@ you.against(
 # measurements do you need?</details>
 # <details><summary>Hint 2</summary>The first step has the set-up in it. Time it by itself, with a wait at
 # its end. What would a wait after every later step do to the overlap? And a wait after every fifth?</details>
-# <details><summary>The idea</summary><code>first</code> = clock around step 1 and a synchronize;
-# <code>each</code> = clock around k further steps and one synchronize, ÷ k, with k ≥ 34 (the docstring says
-# why); the run takes <code>first + (steps − 1) · each</code>.</details>
+# <details><summary>The idea</summary>Read the clock around step 1 and a synchronize, then around k further steps and
+# <em>one</em> synchronize, with k ≥ 34 (the docstring says why). How often does the whole run pay the first reading, and
+# how often a k-th of the second?</details>
 
 
 # %% exercise="predict_run"
@@ -1038,4 +1046,11 @@ experiments.changes(experiments.together())
 # %% experiment
 from helpers import recordings
 
-experiments.on_a_gpu(recordings.side_by_side("00/three_timers"))
+results = recordings.side_by_side("00/three_timers")
+lesson.keep(launch_longer=experiments.launches_slower(results))
+experiments.on_a_gpu(results)
+
+# %% [markdown]
+# The first row is the launches: one takes {{launch_longer:.1f}} times as long on the recorded machine as on the simulated one.
+# So trust the simulator less where a step waits for launches. On that machine, the small model of section 5 would probably
+# wait longer than simulated.
