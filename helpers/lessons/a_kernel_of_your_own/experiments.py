@@ -158,8 +158,8 @@ def on_card(fn: Callable[..., Any], *inputs: Tensor) -> Way:
 
 
 def with_yours(softmax: Callable[[Tensor], Tensor]) -> Table:
-    """The ways to a softmax of rows of 4,096 numbers, and the learner's own kernel as it was counted."""
-    x = torch.linspace(-3, 3, 64 * 4096).view(64, 4096)
+    """The ways to a softmax of rows of 1,024 numbers, and the learner's own kernel as it was counted."""
+    x = torch.linspace(-3, 3, 64 * 1024).view(64, 1024)
     rows = {
         "five operators": on_card(by_operators, x),
         "F.softmax": on_card(lambda x: F.softmax(x, -1), x),
@@ -204,25 +204,11 @@ def recorded_softmaxes(of: int = 0) -> Table:
     return table(rows, columns, evidence=recording.evidence, caption="float32, many calls in a row")
 
 
-def _recorded_us() -> dict[str, float]:
-    """way → microseconds of the recorded softmax over 65,536 rows of 1,024 numbers."""
-    rows = recordings.show("21/softmax", prefer="recorded").table or []
-    return {row["way"]: row["us"] for row in rows if (row["rows"], row["columns"]) == (65_536, 1024)}
-
-
-def recorded_slower() -> float:
-    """How many times as long as F.softmax the five operators took, over 65,536 rows of 1,024 numbers."""
-    us = _recorded_us()
-    return us["five operators"] / us["F.softmax"]
-
-
-def recorded_like() -> str:
-    """Which recorded softmax takes as long as the compiled one, over 65,536 rows of 1,024 numbers."""
-    us = _recorded_us()
-    slow, fast, compiled = (us[way] for way in ("five operators", "F.softmax", "compiled"))
-    if compiled > 0.8 * slow:
-        return "like the five operators"
-    return "like F.softmax" if compiled < 1.25 * fast else "between the two"
+def recorded_slower(way: str = "five operators", than: str = "F.softmax", rows: int = 65_536) -> float:
+    """How many times as long as another one recorded softmax took, over so many rows."""
+    recording = recordings.show("21/softmax", prefer="recorded").table or []
+    us = {row["way"]: row["us"] for row in recording if row["rows"] == rows}
+    return float(us[way] / us[than])
 
 
 # --- 3 and Further: what is left out -----------------------------------------------------------------------------
@@ -232,7 +218,7 @@ def recorded_like() -> str:
 def cache_rooms(filled: Sequence[int], places: int) -> Picture:
     """A cache with the same room for each text: a row a text, dark as far as it is filled."""
     title = f"{len(filled)} texts, each with room for {places} tokens"
-    note = f"Blue: filled places. Grey: empty ones. Dashed: the end of the longest text, {max(filled)}."
+    note = "Blue: filled places. Grey: empty ones."
     fig, _ = style.figure(0.26 * len(filled) + 0.1, evidence="arithmetic", title=title, note=note)
     ax = fig.add_subplot()
     rows = range(len(filled))
@@ -240,7 +226,6 @@ def cache_rooms(filled: Sequence[int], places: int) -> Picture:
     ax.barh(rows, filled, color=style.BLUE, height=0.72)
     for row, many in zip(rows, filled, strict=True):
         ax.text(many + 5, row, str(many), va="center", fontsize=style.SMALL)
-    ax.axvline(max(filled), color=style.INK, linestyle="--", linewidth=1.0)
     _bare(ax, places, len(filled))
     style.row_names(ax, [f"text {row}" for row in rows])
     return Picture(fig, "arithmetic", f"{title}: {', '.join(map(str, filled))} are filled")
@@ -368,12 +353,12 @@ def recorded_left_out() -> Table:
     )
 
 
-def recorded_gain(
-    to: str = "FlexAttention, sliding window of 256", of: str = "SDPA, causal as a mask of bools"
-) -> float:
-    """How many times as long one recorded attention over 8,192 tokens took as another."""
+def recorded_window() -> tuple[float, float, float]:
+    """Microseconds of recorded attention over 8,192 tokens: FlexAttention with a window of 256; SDPA without a mask; with a mask tensor."""
     us, _ = _attention_us()
-    return us[of] / us[to]
+    ways = "FlexAttention, sliding window of 256", "SDPA, no mask", "SDPA, causal as a mask of bools"
+    flex, whole, masked = (us[way] for way in ways)
+    return flex, whole, masked
 
 
 def recorded_products() -> Table:
