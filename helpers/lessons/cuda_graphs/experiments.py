@@ -169,7 +169,7 @@ class Replays:
         results = list(self._seen.values())
         changes = {name: results[i][0] != results[i - 1][0] for i, name in enumerate(self._seen) if i}
         changes["torch.rand gives new numbers"] = results[0][1] != results[-1][1]
-        changes["first = y after replay 1: first changes later"] = self.y.tolist() != results[0][0]
+        changes["first = y after replay 1; does first change later?"] = self.y.tolist() != results[0][0]
         return {name: "yes" if changed else "no" for name, changed in changes.items()}
 
     def table(self) -> Table:
@@ -427,6 +427,13 @@ def gain(sizes: Sequence[int], waits: bool) -> float:
 def gains_by_batch(result: Result) -> dict[int, float]:
     """batch → eager ÷ replayed, of a run of the experiment "07/when_it_helps"."""
     return {row["batch"]: row["eager_us"] / row["replayed_us"] for row in result.table or ()}
+
+
+def furthest_off(simulated: Result, recorded: Result) -> float:
+    """The largest ratio, either way, of a simulated to a recorded time of the experiment "07/when_it_helps"."""
+    rows = zip(simulated.table or (), recorded.table or (), strict=True)
+    ratios = [ours[way] / real[way] for ours, real in rows for way in ("eager_us", "replayed_us")]
+    return max(max(ratio, 1 / ratio) for ratio in ratios)
 
 
 def on_a_gpu(results: Sequence[Result]) -> Table:

@@ -41,4 +41,5 @@ def updater(gpu, weight: torch.Tensor, lr: float = 0.1):
         scale.fill_(lr / (1 - 0.9**calls))
         graph.replay()
 
+    update.held = mean  # the graph does not keep it
     return update

@@ -38,4 +38,5 @@ def updater(gpu, weight, lr=0.1):
         grad.copy_(new_grad)
         graph.replay()
 
+    update.held = mean  # the graph does not keep it
     return update
