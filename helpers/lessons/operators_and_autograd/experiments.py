@@ -176,11 +176,33 @@ class Real:
     def crossing(self) -> float:
         return self.launch_s / self.seconds[-1] * self.sizes[-1]
 
+    @property
+    def bytes_per_s(self) -> float:
+        return 12 * self.sizes[-1] / self.seconds[-1]
+
 
 def on_real_card(prefer: str = "recorded") -> Real:
     run = recordings.show("02/crossover", prefer=prefer)
     rows = run.table or []
     return Real(run.evidence, [row["elements"] for row in rows], [row["us"] / 1e6 for row in rows])
+
+
+def longer_part(operators: Mapping[str, int], real: Real) -> dict[str, str]:
+    """Of each operator, by the bytes that it moves: "the call" or "the bytes"."""
+    return {
+        what: "the bytes" if moved / real.bytes_per_s > real.launch_s else "the call"
+        for what, moved in operators.items()
+    }
+
+
+def moved_and_time(operators: Mapping[str, int], real: Real) -> Table:
+    """The bytes that each operator moves, the time that these take the card's memory, and that of a call."""
+    rows = [
+        (what, f"{moved / 1e6:.2f}", f"{moved / real.bytes_per_s * 1e6:.2f}", f"{real.launch_s * 1e6:.1f}")
+        for what, moved in operators.items()
+    ]
+    columns = ["operator", "MB moved", "÷ bandwidth, µs", "a call, µs"]
+    return table(rows, columns, evidence=real.evidence)
 
 
 def what_fusion_gave() -> Table:
