@@ -245,7 +245,7 @@ lesson.table(rows, columns, evidence="simulated (H100)", caption=note)
 # <details><summary>The idea</summary>scorer: <code>x.copy_(batch)</code>, and return a clone. smoother:
 # <code>state.lerp_(x, rate)</code> inside. updater: <code>lr</code> and the correction as tensors, filled before each
 # replay (<code>.fill_(number)</code> is one launch and no copy), or a counter that the graph itself increments. A
-# function can hold a tensor: <code>update.held = mean</code>.</details>
+# function can hold a tensor: <code>def update(new_grad, lr, held=mean)</code>.</details>
 
 
 # %% exercise="repair"
@@ -310,12 +310,11 @@ def updater(gpu, weight: torch.Tensor, lr: float = 0.1):
         mean.lerp_(grad, 0.1)
         weight.sub_(mean * (rate / (1 - power)))
 
-    def update(new_grad, lr):
+    def update(new_grad, lr, held=(mean, power)):  # the graph uses these two and does not keep them
         grad.copy_(new_grad)
         rate.fill_(lr)
         graph.replay()
 
-    update.held = mean, power  # the graph uses them and does not keep them
     return update
     ### END SOLUTION
 
