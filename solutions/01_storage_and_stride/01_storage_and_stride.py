@@ -67,7 +67,7 @@ you.against(
 
 # %% [markdown]
 # Each strip is one tensor. The arrows follow its elements, the last index fastest. "+6 ×18" means: 18 arrows go six cells
-# forward; "flat", whether all arrows are equally long. Transposing swapped two strides and moved nothing. A column
+# forward. Transposing swapped two strides and moved nothing. A column
 # begins one cell in and steps by a whole row. A slice with a step multiplies a stride, and a slice that leaves out the
 # beginning moves the offset. Each of these tensors is a **view** of x: a few integers, whatever the size of the storage.
 #
@@ -144,7 +144,7 @@ you.against(
 # > storage of your own, say `clone()`.
 #
 # A tensor whose walk visits one cell after the other is **contiguous**: `x` is, `x.t()` and `x[:, 1:4]` are not.
-# `contiguous()` gives you such a tensor, and copies only if it has to.
+# `contiguous()` gives you such a tensor.
 #
 # ## Round 3 · Indexing: to read, and to write
 #
@@ -206,8 +206,8 @@ you.against(
 )
 
 # %% [markdown]
-# With two brackets, the first one reads and the second one writes. `x[[0, 2]]` is a copy. So the second bracket writes into
-# a copy, and the copy is thrown away: no error, no warning. `x[pick] += 1` works, because Python writes the result *back*
+# With two brackets, the first one reads. `x[[0, 2]]` is a copy, so the second bracket writes into a copy that is thrown
+# away: no error, no warning. `x[pick] += 1` works, because Python writes the result *back*
 # through the index. `x[pick].add_(1)` writes nothing back.
 #
 # > **Rule.** Reading with integers and slices is a view. Reading with a list, an array, a bool or a tensor is a copy.
@@ -396,7 +396,7 @@ you.against(
 # %% [markdown]
 # The script is shorter, and the simulated H100 gains almost nothing. A difference of 1% is far less than the simulator can
 # tell, so believe the counts. Texts and heads cannot merge, because 8192 is not 4 · 32. So `@` copies queries, keys and
-# values itself, as `reshape` does. The three `.contiguous()` only did early what had to be done anyway. Lesson 02 has an
+# values itself, as `reshape` does. The `.contiguous()` calls only did that early. Lesson 02 has an
 # operator that needs none of these copies.
 #
 # The last row is measured on the machine at hand, and moves from run to run. Run the cell again before you believe it.
@@ -404,8 +404,7 @@ you.against(
 # %% [markdown]
 # ## Your own script
 #
-# Look first at the path of a batch: from the file to the model's input. Try first to describe what you want by views
-# (slices, `permute`), and to move the numbers once, at the end, into the dtype and the layout that the model wants.
+# Look first at the path of a batch: from the file to the model's input. Describe it by views, and move the numbers once.
 # The [profiler](https://docs.pytorch.org/docs/stable/profiler.html) lists the copies, also those inside other
 # operators. (It does not see a loader's worker processes: set `num_workers=0` meanwhile.)
 
