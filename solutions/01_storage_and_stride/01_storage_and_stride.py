@@ -67,7 +67,7 @@ you.against(
 
 # %% [markdown]
 # Each strip is one tensor. The arrows follow its elements, the last index fastest. "+6 ×18" means: 18 arrows go six cells
-# forward. Transposing swapped two strides and moved nothing. A column
+# forward. "Flat" says whether all arrows are equally long. Transposing swapped two strides and moved nothing. A column
 # begins one cell in and steps by a whole row. A slice with a step multiplies a stride, and a slice that leaves out the
 # beginning moves the offset. Each of these tensors is a **view** of x: a few integers, whatever the size of the storage.
 #
@@ -447,7 +447,7 @@ lesson.verdicts(
 )
 
 # %% [markdown]
-# The operators were picked by hand; Further lists them.
+# Further lists the operators.
 #
 # ## Recap
 #
