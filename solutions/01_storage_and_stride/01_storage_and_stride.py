@@ -7,7 +7,7 @@
 # numbers. Both print the same, and nothing on the screen says which of the two a line of code does. When you can tell,
 # you know where a program's memory goes, and which line is free in a hot loop.
 #
-# **Time** 60 min, of which about 30 are for the exercises; *Further*: 73 min. **Before this**: lesson 00's way of
+# **Time** 60 min, of which about 30 are for the exercises; *Further*: 72 min. **Before this**: lesson 00's way of
 # working, and to have used tensors. You need no GPU.
 #
 # **Afterwards you can**
@@ -40,8 +40,8 @@ lesson.start("01_storage_and_stride", evidence=["live (CPU)", "arithmetic", "sim
 #
 # $$\text{offset} + i \cdot \text{stride}_0 + j \cdot \text{stride}_1$$
 #
-# `x` has 4 rows of 6 numbers, stored row by row: its stride is `(6, 1)` and its offset is 0. What are the stride and the
-# offset of these tensors?
+# `x` has 4 rows of 6 numbers, stored row by row: its stride is `(6, 1)` and its offset is 0. So `x[2, 3]` lies in cell
+# 0 + 2 · 6 + 3 · 1 = 15. What are the stride and the offset of these tensors?
 
 # %% experiment
 x = torch.arange(24.0).reshape(4, 6)
@@ -67,12 +67,15 @@ you.against(
 
 # %% [markdown]
 # Each strip is one tensor. The arrows follow its elements, the last index fastest. "+6 ×18" means: 18 arrows go six cells
-# forward. ("flat" says whether all arrows are equally long.) Transposing swapped two strides and moved nothing. A column
+# forward. "Flat" says whether all arrows are equally long. Transposing swapped two strides and moved nothing. A column
 # begins one cell in and steps by a whole row. A slice with a step multiplies a stride, and a slice that leaves out the
 # beginning moves the offset. Each of these tensors is a **view** of x: a few integers, whatever the size of the storage.
 #
-# **Move it yourself.** The buttons below set the sliders to a layout that has a name. Then move one slider at a time.
-# (1) Which slider makes every row walk the same cells? (2) What happens when a stride is −1?
+# In plain torch, `y.stride()` and `y.storage_offset()` say how `y` walks. It walks the storage of `x` where
+# `y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()` is true.
+#
+# **Move it yourself.** The buttons below set the sliders to a layout that has a name. Above the picture stands the call
+# that makes such a tensor (Further explains `as_strided`). Move one slider at a time. (1) Which slider makes every row walk the same cells? (2) What happens when a stride is −1?
 #
 # <details><summary>Answers</summary>(1) The stride of the rows. At 0 all rows are the same cells: this is how a row is
 # broadcast. (2) torch refuses: a stride is never negative. So a line that reverses an order has to copy.</details>
@@ -116,10 +119,7 @@ you.against(
 )
 
 # %% [markdown]
-# `count(fn, …)` runs a function and counts what PyTorch did: operators, copies, new storages, bytes. The counts are the
-# same on every machine, and they grade your exercises.
-#
-# Now look at the strips: each is the walk in the order of the *result*. **Splitting** one dimension into two is always
+# Look at the strips: each is the walk in the order of the *result*. **Splitting** one dimension into two is always
 # possible. **Merging** two neighbours is the hard part: the step from the end of one row to the start of the next must be
 # the same as every other step.
 #
@@ -130,8 +130,10 @@ you.against(
 # - `x[1:, ::2]` has stride (6, 2) and rows of 3. The steps are all 2, because 6 = 3 · 2. So the rows merge, and the
 #   result is a view.
 # - An expanded row has stride 0: a thousand rows, six cells. `reshape` has to write all 6,000 numbers into a new storage.
-# - `double()` computes new numbers, and new numbers need a new storage. Where there is nothing to compute and nothing to
-#   move, torch gives you the same tensor back.
+# - `double()` computes new numbers, and new numbers need a new storage. `to`, `float`, `double` and `contiguous` give the
+#   same tensor back where nothing would change.
+# - A change of dtype, like every operator that works element by element, keeps the order of the strides:
+#   `x.t().double()` has the strides of `x.t()`, and is not stored row by row.
 #
 # > **Rule.** Splitting is free. Merging neighbours is free exactly where `stride[i] == size[i+1] * stride[i+1]`. (A dimension
 # > of size 1 always merges.)
@@ -142,7 +144,7 @@ you.against(
 # > storage of your own, say `clone()`.
 #
 # A tensor whose walk visits one cell after the other is **contiguous**: `x` is, `x.t()` and `x[:, 1:4]` are not.
-# `contiguous()` gives you such a tensor, and copies only if it has to.
+# `contiguous()` gives you such a tensor.
 #
 # ## Round 3 · Indexing: to read, and to write
 #
@@ -180,10 +182,7 @@ you.against(
 # %% [markdown]
 # `x[0:3:2]` and `x[[0, 2]]` are the same rows. The slice is a stride. Whether a stride can describe a list depends on the
 # *values* in the list, and torch does not look at these: it always copies. There is one exception. An integer tensor
-# **without dimensions**, such as `one`, is read out to a Python number first, and then the index is a basic one. (A `uint8`
-# tensor counts as a bool here, and copies.)
-#
-# (On a GPU, some of these indexes make the CPU wait for the GPU: a **sync**. Lesson 03 hunts them.)
+# **without dimensions**, such as `one`, is read out to a Python number first, and then the index is a basic one.
 #
 # The last column is about **writing**. `x[index] = value` does not read. It calls an operator whose name ends in `_`, and
 # this writes into x's own storage, through any index. But what about two brackets, or `+=`? `pick` holds 0 and 2.
@@ -207,21 +206,22 @@ you.against(
 )
 
 # %% [markdown]
-# With two brackets, the first one reads and the second one writes. `x[[0, 2]]` is a copy. So the second bracket writes into
-# a copy, and the copy is thrown away: no error, no warning. `x[pick] += 1` works, because Python writes the result *back*
+# With two brackets, the first one reads. `x[[0, 2]]` is a copy, so the second bracket writes into a copy that is thrown
+# away: no error, no warning. `x[pick] += 1` works, because Python writes the result *back*
 # through the index. `x[pick].add_(1)` writes nothing back.
 #
 # > **Rule.** Reading with integers and slices is a view. Reading with a list, an array, a bool or a tensor is a copy.
 # > Assigning through a single index writes in place.
 # >
-# > *Where it stops:* at the second bracket. And with `+=`, an index that names the same row twice adds once
+# > *Where it stops:* an integer tensor without dimensions gives a view. A second bracket may write into a copy. And with
+# > `+=`, an index that names the same row twice adds once
 # > ([`index_add_`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_add_.html) adds twice).
 #
 # **Exercise 1.1 — ten lines** (★★, 8 min)
 #
 # `x` is the same 4 × 6 matrix. Replace each `None` by `"view"` (the result lies in x's storage) or `"copy"` (it has a new
-# one), and leave the rest as it is. Decide all ten first. Then check yourself: for a view, `count(eval, line, {"x": x}).copies`
-# is 0. The visible test looks at four lines, the hidden test at the other six.
+# one), and leave the rest as it is. Decide all ten first. Then check yourself: `count(eval, line, {"x": x}).copies` is
+# 0 for a view, and 1 for a copy. The visible test looks at four lines, the hidden test at the other six.
 #
 # <details><summary>Hint 1</summary>For each line ask: is there a shape, a stride and an offset over x's 24 cells that
 # describe the result?</details>
@@ -274,15 +274,14 @@ check_answers(
 #
 # <details><summary>Hint 1</summary>Which of the four steps could be views, if they came in another order?
 # Only one of them cannot.</details>
-# <details><summary>Hint 2</summary>An operator that works element by element, a change of dtype too, keeps the order of
-# its input's strides. So after <code>permute</code>, <code>float()</code> gives a result in the permuted layout, and
-# <code>contiguous()</code> after it would be a second copy. Can you say beforehand which layout you
-# want?</details>
+# <details><summary>Hint 2</summary>A change of dtype keeps the order of its input's strides (round 2). So after
+# <code>permute</code>, <code>float()</code> gives a result in the permuted layout, and <code>contiguous()</code> after it
+# would be a second copy. Can you say beforehand which layout you want?</details>
 # <details><summary>The idea</summary>First describe what is wanted, in views: a slice for the frames,
 # slices for the crop, <code>permute</code>. Then move the numbers once, into memory that has the wanted
-# dtype and layout, on the video's own device: either <code>view.to(dtype, memory_format=…)</code>, which
-# stays on that device, or <code>torch.empty(shape, dtype=…, device=video.device)</code> and then
-# <code>copy_</code>.</details>
+# dtype and layout, on the video's own device. <code>to</code> stays on that device, and takes a <code>memory_format</code>
+# beside the dtype: <code>torch.contiguous_format</code> means row by row. Or make an empty tensor there, and fill it
+# with <code>copy_</code>.</details>
 
 
 # %% experiment
@@ -301,9 +300,9 @@ experiments.allocations(count(clip_in_four_copies, video, every=2, top=8, left=1
 def clip(video: torch.Tensor, every: int, top: int, left: int, size: int) -> torch.Tensor:
     """Frames 0, every, 2 * every, … of a video; of each, size rows from `top` and size columns from `left`.
 
-    video: (t, h, w, c) uint8, nothing empty, any strides (a still picture's may be 0) and offset, on any device.
+    video: (t, h, w, c) uint8, nothing empty, any strides, 0 too (`expand`), and any offset, on any device.
     Returns (f, c, size, size) float32 with f = ceil(t / every), contiguous and on video's device. Limits: 1 copy,
-    1 new storage of 4 * f * c * size * size bytes, and no detour through NumPy (0 syncs), whose memory no counter sees.
+    1 new storage of 4 * f * c * size * size bytes; torch only: no NumPy, no `.item()`, no `.tolist()` (0 syncs).
     ValueError if the crop does not fit into the frame: 0 <= top, top + size <= h, and the same for left and w.
     """
     ### BEGIN SOLUTION
@@ -356,10 +355,10 @@ check_clip(*[check.case(rgba, 1, *place, 16, raises=ValueError) for place in out
 # %% [markdown]
 # ## The running example
 #
-# Lesson 00 showed a training script, a small GPT, that is slow on purpose. Its attention makes copies that do not look
+# Lesson 00 showed a training script, a small GPT, that is slow on purpose. Its attention makes five copies that do not look
 # necessary: three `.contiguous()`, one more for the transposed keys, and a mask that `repeat` writes out for each head of
-# each text. Below, views and broadcasting take their place. `before.replace(attention=…)` gives the same script with
-# another function in one place, and `compare` runs both.
+# each text. Below, views and broadcasting take their place. `@` merges the first two dimensions, texts and heads, before it
+# multiplies. Can they merge without a copy? And how many of the five copies are left?
 
 # %% experiment
 import math
@@ -368,31 +367,44 @@ from helpers import running_example
 
 
 def attention_by_views(q, k, v):
+    # before: q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     context, features = q.shape[-2:]
-    scores = q @ k.transpose(-2, -1) / math.sqrt(features)
-    mask = torch.tril(torch.ones(context, context, device=q.device))
+    scores = q @ k.transpose(-2, -1) / math.sqrt(features)  # before: k.transpose(-2, -1).contiguous()
+    mask = torch.tril(torch.ones(context, context, device=q.device))  # before: .repeat(batch, heads, 1, 1)
     scores = scores.masked_fill(mask == 0, float("-inf"))
     return torch.softmax(scores, dim=-1) @ v
 
 
+q = torch.randn(8, 64, 4, 32).transpose(1, 2)  # as the script has it: stride (8192, 32, 128, 1)
+you = lesson.predict(
+    {"q.flatten(0, 1)": ..., "copies in attention_by_views": ...},
+    choices={"q.flatten(0, 1)": ["view", "copy"], "copies in attention_by_views": ["0", "1", "3", "5"]},
+)
+
+# %% experiment
 before = running_example.after("00")
-faster = before.replace(attention=attention_by_views)
-q = torch.randn(8, 64, 4, 32).transpose(1, 2)  # queries as the script makes them: a view
-copied, viewed = (count(script.attention, q, q, q) for script in (before, faster))
-lesson.keep(script_copies=copied.copies, script_views=viewed.copies)
-running_example.compare(before, faster)
+faster = before.replace(attention=attention_by_views)  # the same script with another attention
+copied, viewed = (count(script.attention, q, q, q).copies for script in (before, faster))
+flattened = experiments.view_or_copy(count(q.flatten, 0, 1))
+you.against(
+    {"q.flatten(0, 1)": flattened, "copies in attention_by_views": f"{viewed}"},
+    running_example.compare(before, faster),
+    evidence="live (CPU)",
+    what=f"counted ({copied} copies before)",
+)
 
 # %% [markdown]
-# The script is shorter, and almost nothing is gained. `count` says why: one attention made {{script_copies}} copies, and it
-# still makes {{script_views}}. The reason is round 2's rule. `@` on four dimensions first **merges** texts and heads into
-# one dimension. In queries, keys and values the two cannot merge, so `@` copies all three itself, as `reshape` does. The
-# `.contiguous()` calls only did early what had to be done anyway. Lesson 02 has an operator that needs none of these copies.
+# The script is shorter, and the simulated H100 gains almost nothing. A difference of 1% is far less than the simulator can
+# tell, so believe the counts. Texts and heads cannot merge, because 8192 is not 4 · 32. So `@` copies queries, keys and
+# values itself, as `reshape` does. The `.contiguous()` calls only did that early. Lesson 02 has an
+# operator that needs none of these copies.
+#
+# The last row is measured on the machine at hand, and moves from run to run. Run the cell again before you believe it.
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at the path of a batch: from the file to the model's input. Try first to describe what you want by views
-# (slices, `permute`), and to move the numbers once, at the end, into the dtype and the layout that the model wants.
+# Look first at the path of a batch: from the file to the model's input. Describe it by views, and move the numbers once.
 # The [profiler](https://docs.pytorch.org/docs/stable/profiler.html) lists the copies, also those inside other
 # operators. (It does not see a loader's worker processes: set `num_workers=0` meanwhile.)
 
@@ -407,13 +419,15 @@ step(next(iter(loader)))  # a warm-up
 with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
     for _, batch in zip(range(3), loader):
         step(batch)
-for row in sorted(seen.key_averages(group_by_input_shape=True), key=lambda row: -row.count):
+rows = seen.key_averages(group_by_input_shape=True)
+print(f"the three steps: ≈ {sum(row.self_cpu_time_total for row in rows):.0f} µs")
+for row in sorted(rows, key=lambda row: -row.count):
     if row.key in ("aten::copy_", "aten::index", "aten::cat"):
         print(f"{row.count} × {row.key} {row.input_shapes}, ≈ {row.self_cpu_time_total:.0f} µs")
 
 # %% [markdown]
-# The toy copies in every step, though no line of it says so. The loader puts its samples together: two `cat` a batch. Each
-# linear layer copies its bias into the result, and the product is added to it. The many copies of tensors without dimensions
+# The toy copies in every step, though no line of it says so. The loader puts its samples together: two `cat` a batch. On the
+# CPU, each linear layer copies its bias into the result, and the product is added to it. The many copies of tensors without dimensions
 # (`[]`) are AdamW's: it turns Python numbers into tensors (lesson 06).
 #
 # Begin with the first row whose shape you know. If its time is small beside the time of the three steps, leave it. In a
@@ -429,27 +443,27 @@ from helpers.lessons.storage_and_stride import claims
 lesson.verdicts(
     claims.on_trial(),
     evidence="live (CPU) and arithmetic",
-    shown=("01-noncontiguous-wrong", "01-noncontiguous-slow", "01-advanced-index"),
+    shown=("01-noncontiguous-raises", "01-noncontiguous-slow", "01-advanced-index"),
 )
 
 # %% [markdown]
-# The operators were picked by hand; Further lists them.
+# Further lists the operators.
 #
 # ## Recap
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Slices, `t`, `permute`, `expand`, `unfold`, `diagonal` are views | a stride would be negative: `flip` copies |
+# | Slices, `t`, `permute`, `transpose`, `expand` are views | a stride would be negative: `flip` copies |
 # | Splitting is free; merging is free where `stride[i] == size[i+1] * stride[i+1]` | dimensions of size 1: their stride does not count |
 # | `view` where you believe that nothing is copied | you need a promise of a copy: `clone()` |
-# | Lists, arrays, bools and tensors as an index copy when read | an integer tensor without dimensions: a view, and on a GPU a sync |
+# | Lists, arrays, bools and tensors as an index copy when read | an integer tensor without dimensions: a view |
 # | One bracket on the left of `=` writes in place | a first bracket that was advanced: you write into a copy |
-# | Describe first, move once | the kernel wants another layout: then convert where the data enters |
+# | Describe first, move once, at the end | a kernel that copies the view at each call: move before the loop |
 #
 # **Read on**: PyTorch on [tensor views](https://docs.pytorch.org/docs/stable/tensor_view.html); NumPy on [copies and
 # views](https://numpy.org/doc/stable/user/basics.copies.html); Edward Z. Yang, [*PyTorch
 # internals*](https://blog.ezyang.com/2019/05/pytorch-internals/): strides seen from inside. Next, **lesson 02**: what one
-# operator call costs.
+# operator call costs. The last three exercises of the table are from Further.
 
 # %% experiment
 lesson.progress()
@@ -548,7 +562,7 @@ check_unflatten(
 # ### When may neighbours merge? (12 min)
 #
 # Round 2 stated a rule. A rule is a claim like any other, so we hold it against `reshape(-1)` on all slices of `x` and of
-# `x.t()`, in steps of 1 and 2.
+# `x.t()` that have at least two rows and two columns, in steps of 1 and 2.
 
 
 # %% experiment
@@ -811,8 +825,9 @@ experiments.kept_alive(
 # ### Is a non-contiguous tensor dangerous, or slow? (6 min)
 #
 # Many texts warn of tensors that are not contiguous: errors, wrong results, bad order. We took operators of everyday work,
-# ran each on `x.t()` and on a contiguous copy of it, and compared the results and the number of copies. (The profiler also
-# sees copies inside an operator; `count` does not.) Which of these copy more for `x.t()`?
+# ran each on `x.t()` and on a contiguous copy of it, and compared the results and the number of copies. The profiler counts
+# them, because it also looks into an operator such as softmax. (`count` sees the smaller operators that `@` is made of, and
+# not inside those.) Which of these copy more for `x.t()`?
 
 # %% experiment
 you = lesson.predict(

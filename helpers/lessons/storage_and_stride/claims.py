@@ -139,7 +139,7 @@ def noncontiguous_wrong() -> Claim:
     verdict = (
         "refuted"
         if not other
-        else "confirmed: where code addresses the storage instead of the tensor"
+        else "confirmed: but only by code that goes by the storage and ignores the tensor's strides"
         if only_raw
         else "confirmed"
     )

@@ -44,8 +44,8 @@ def _as_view(code: str, names: Mapping[str, Any]) -> str:
 
 def reads(counted: Mapping[str, Counts], names: Mapping[str, Any]) -> Table:
     """Index → what reading through it costs, and which operator writes through it."""
-    rows = [(code, c.bytes_allocated, c.syncs, _writer(code, names)) for code, c in counted.items()]
-    columns = ["index", "read: new bytes", "read: would sync on a GPU", "written by"]
+    rows = [(code, c.bytes_allocated, _writer(code, names)) for code, c in counted.items()]
+    columns = ["index", "read: new bytes", "written by"]
     caption = "bytes include the index, where a list had to become a tensor first"
     return table(rows, columns, evidence=CPU, caption=caption)
 
