@@ -3,7 +3,7 @@
 #
 # ## Where did my memory go?
 #
-# Your tensors add up to 4 GiB. `nvidia-smi` shows 7 GiB. A request for one more GiB fails, although "3 GiB are
+# Your tensors add up to 4 GiB. `nvidia-smi` shows 7.5 GiB. A request for one more GiB fails, although "3 GiB are
 # reserved but unallocated". All of these numbers are true. Between your tensors and the GPU stands an **allocator**:
 # the part of PyTorch that gets memory from CUDA and hands it out to tensors. It follows a few rules.
 #
@@ -86,8 +86,8 @@ you.against(
 # 1. **Rounding.** A request is rounded up to a multiple of 512 bytes.
 # 2. **Two pools.** Requests up to 1 MiB go to the *small* pool, larger requests to the *large* pool. The pools share
 #    nothing.
-# 3. **Segments.** The small pool asks CUDA for 2 MiB at a time. The large pool asks for 20 MiB at a time. A request of
-#    10 MiB or more gets a segment of its own size, rounded up to a multiple of 2 MiB.
+# 3. **Segments.** If no free block fits, the pool asks CUDA for a segment: the small pool for 2 MiB, the large pool for
+#    20 MiB. For a request of 10 MiB or more the segment has the size of the request, rounded up to a multiple of 2 MiB.
 # 4. **Splitting.** A request takes the beginning of a free block. The rest becomes a free block of its own if it is large
 #    enough: more than 1 MiB in the large pool, at least 512 bytes in the small pool. Otherwise the rest stays with the
 #    block, unused. This happens in the last row: its segment has 22 MiB, the rest is 1 MiB, so 22 MiB are allocated.
@@ -110,17 +110,22 @@ free a
 free d
 free c
 f = 12 MiB
+g = 3 MiB
+free f
+h = 3 MiB
 """
 you = lesson.predict(
     {
         "`free d` merges with": ...,
         "reserved after `free c`, when only e is in use": ...,
         "`f` needs cudaMalloc": ...,
+        "`h` is cut from": ...,
     },
     choices={
         "`free d` merges with": ["no free neighbour", "one free neighbour", "two free neighbours"],
         "reserved after `free c`, when only e is in use": ["300 KiB", "2 MiB", "22 MiB"],
         "`f` needs cudaMalloc": ["yes", "no"],
+        "`h` is cut from": ["a free block of 12 MiB", "a free block of 5 MiB", "a new segment"],
     },
 )
 
@@ -129,8 +134,9 @@ steps = memory.steps_of(PROGRAM)
 you.against(experiments.answers(steps), experiments.moves(steps), evidence=steps.evidence)
 
 # %% [markdown]
-# The stepper shows the same program call by call. Orange is what the call took or gave back. Go back and forward with its
-# buttons. Another program needs only another text: hand it `[*PROGRAM, "free f", "free e", "empty_cache"]`.
+# The stepper shows the same program call by call. Orange is what the call took or gave back; the size below is that of the
+# whole block. Another program needs only another text: hand it
+# `PROGRAM + "free g\nfree h\nfree e\nempty_cache"`.
 
 # %% experiment
 widgets.allocator_stepper(PROGRAM, step=8)
@@ -138,15 +144,15 @@ widgets.allocator_stepper(PROGRAM, step=8)
 # %% [markdown]
 # Three more rules:
 #
-# 5. **Best fit.** A request takes the smallest free block of its pool that is large enough, and splits it.
+# 5. **Best fit.** A request takes the smallest free block of its pool that is large enough, and splits it. So `h` left the
+#    12 MiB at the beginning alone.
 # 6. **Merging.** A freed block merges at once with free neighbours in its segment.
 # 7. **Keeping.** Nothing goes back to CUDA by itself. A segment goes back only when *all* of it is free, and only at one of
 #    two moments: when you call [`empty_cache()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html),
 #    or when `cudaMalloc` has failed. In the second case PyTorch gives back all segments that are free and tries again.
-#    (`torch.cuda.graph` calls `empty_cache()` for you, and the option `garbage_collection_threshold` gives back earlier.)
 #
-# So `empty_cache()` cannot save you from PyTorch's out-of-memory error, because PyTorch has done the same before it raised. The
-# call helps *other* processes on the same card.
+# So `empty_cache()` adds nothing once a request has failed: PyTorch has done the same before it raised. Called *earlier* it can
+# prevent fragmentation (the next section has an example). But every `cudaFree` waits for the device.
 #
 # ## 3 · Free, and out of memory
 #
@@ -161,7 +167,8 @@ widgets.allocator_stepper(PROGRAM, step=8)
 # `PYTORCH_ALLOC_CONF` help against it
 # ([all options](https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)):
 #
-# - `max_split_size_mb:128`: a block of 128 MiB or more is never split. It is in use as a whole or free as a whole.
+# - `max_split_size_mb:128`: a block of 128 MiB or more is never split. A smaller request cannot take such a block. A request
+#   of 128 MiB or more takes one only if the block is less than 20 MiB longer; otherwise it gets a new segment.
 # - `expandable_segments:True`: one segment for each pool, which grows at its end by pages of 20 MiB (2 MiB in the small
 #   pool). On `empty_cache()`, and
 #   before a request fails, each page without any block in use goes back to CUDA.
@@ -169,17 +176,19 @@ widgets.allocator_stepper(PROGRAM, step=8)
 # Which of the two options makes each program fit?
 
 # %% experiment
-OPTIONS = ["neither", "only max_split_size_mb", "only expandable_segments", "each of the two"]
+OPTIONS = ["neither", "only max_split_size_mb", "only expandable_segments", "either one alone"]
 you = lesson.predict({"documents fits with": ..., "survivors fits with": ...}, choices=OPTIONS)
 
 
 # %% experiment
-def documents(buffer):
+def documents(buffer, emptied=False):
     results = []
     for length in range(10, 42, 2):
         wide = buffer(32 * length)  # MiB
         results.append(buffer(12 * length))
         del wide
+        if emptied:
+            buffer.empty_cache()
     return results
 
 
@@ -191,6 +200,7 @@ def survivors(buffer, together=False):
 
 
 cards = experiments.with_each_option(documents, survivors)
+cards["documents, emptied", "default"] = experiments.on_small_card(documents, emptied=True)
 cards["survivors, copied together", "default"] = experiments.on_small_card(survivors, together=True)
 you.against(
     experiments.fits(cards), experiments.options(cards), evidence="simulated (H100)", what="fits with"
@@ -203,7 +213,8 @@ you.against(
 # %% experiment
 card = cards["documents", "default"]
 print(experiments.error(card))
-lesson.keep(tried_mib=card.tried_mib, its_length=card.tried_mib / 12)
+tried, free, inside = experiments.room(card)
+lesson.keep(tried_mib=tried, its_length=tried / 12, free_mib=free, inside_mib=inside, sum_mib=free + inside)
 plots.segments(card.gpu, title="documents: the card when the request failed")
 
 # %% [markdown]
@@ -212,24 +223,41 @@ plots.segments(card.gpu, title="documents: the card when the request failed")
 #   (see *Further*).
 # - **Allocated by PyTorch** is your tensors.
 # - **Reserved but unallocated** is the number to look at. Add to it what is free on the card. If the sum is smaller than the
-#   request, no option helps: you must need less memory (lesson 09). If the sum is larger, there is room, but in pieces.
-#
-# The error always advises `expandable_segments:True`, even if the option is on already
-# ([issue 173049](https://github.com/pytorch/pytorch/issues/173049)). It names the older variable `PYTORCH_CUDA_ALLOC_CONF`.
-# Where both are set, [the older one
-# counts](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAAllocatorConfig.h#L133-L151).
+#   request, no option helps: you must need less memory (lesson 09). If the sum is larger, there is room, but in pieces:
+#   **fragmentation**. Here it is {{inside_mib:,.0f}} + {{free_mib:.0f}} = {{sum_mib:,.0f}} MiB, more than
+#   {{tried_mib:.0f}}. But the largest piece is what is free on the card, {{free_mib:.0f}} MiB.
 #
 # **Why documents fails.** A result is cut out of the free block of an earlier temporary. The next temporary is longer, finds no block
 # that fits, and takes a new segment. The old segment cannot go back, because a result lives in it, and its rest is too
-# short. With `max_split_size_mb:128` large blocks stay whole, so they can go back to CUDA. The price is a `cudaFree` for
-# each, and every `cudaFree` waits for the device. With `expandable_segments` all of this lies in one segment, and neighbours
-# merge.
+# short. With `max_split_size_mb:128` large blocks stay whole, so they can go back to CUDA. `empty_cache()` after each
+# document (the row *emptied*) gives them back before a result can cut them. The price of both is a `cudaFree` for each
+# block. With `expandable_segments` all of this lies in one segment, and neighbours merge.
 #
 # **Why survivors fails.** Five caches fill 20 MiB, and one of the five stays. By default these 20 MiB are a segment; with
 # `expandable_segments` they are a page. Neither is empty, so neither goes back. No option moves a live block. Only the
 # program can: it copies the survivors into one tensor while there is still room for the copy (the last row).
 #
-# So an option changes how blocks are *cut*. Only your program can change which blocks lie *beside each other*.
+# Two other programs fail on the same card. Which one lacks memory, and which one has it in pieces? A calculator is enough.
+
+# %% experiment
+you = lesson.predict({"first": ..., "second": ...}, choices=["lack of memory", "fragmentation"])
+
+
+def mixed(buffer, count):
+    held = [buffer(4) for _ in range(count)][::5]
+    for _ in range(7):
+        held.append(buffer(1024))
+    return held
+
+
+full = {
+    "first": experiments.on_small_card(mixed, count=100),
+    "second": experiments.on_small_card(mixed, count=400),
+}
+experiments.shortages(full)
+
+# %% experiment
+you.against(experiments.reasons(full), evidence="simulated (H100)", what="the reason")
 
 # %% [markdown]
 # **Exercise 8.1 — the same results, reserved once** (★★, 10 min)
@@ -245,9 +273,9 @@ plots.segments(card.gpu, title="documents: the card when the request failed")
 #     return results
 # ```
 #
-# Write it so that it returns the same results and reserves no more than the budget below. `empty_cache()` in the loop is
-# no answer: the host would wait for every document. You may also compute a document in pieces. (cuBLAS, the
-# library behind `@`, keeps a buffer of its own to work in: its *workspace*. The budget has room for it.)
+# Write it so that it returns the same results and, with the default options, reserves no more than the budget below.
+# `empty_cache()` in the loop is no answer: the host would wait for every document. You may also compute a document in
+# pieces. (cuBLAS, the library behind `@`, keeps a buffer of its own to work in: its *workspace*. The budget has room for it.)
 #
 # <details><summary>Hint 1</summary>How many wide arrays exist while <code>relu</code> works, in the second turn of the
 # loop? Three. Which ones?</details>
@@ -270,7 +298,7 @@ def encode(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tensor) ->
     (n_i, out), no two in the same memory, which stay as they are when encode is called again.
 
     Budget on a GPU, beyond what the inputs had reserved: the results, one array of (max n_i, hidden), 2 MiB a
-    batch for rounding, and 64 MiB, of which cuBLAS takes up to 32 as its workspace. The host never waits.
+    batch for rounding (rule 3), and 64 MiB, of which cuBLAS takes up to 32 as its workspace. The host never waits.
     """
     ### BEGIN SOLUTION
     results: list = [None] * len(batches)
@@ -350,7 +378,10 @@ you.against(experiments.leak(snapshot, snapshots), picture, evidence=snapshot.ev
 # the cell above), because the line is noted when the block is handed out. Who *keeps* the block you have to find
 # yourself: search for uses of what that line made.
 #
-# The optimizer's state is large too. It appears once and then stays as it is, so it is no leak.
+# Other memory appears once and stays, so it is no leak: the optimizer's state of 32 MiB, and two buffers of 32 MiB in
+# which cuBLAS works, one for the forward and one for the backward pass. The bumps of `optimizer.step()` are its temporary
+# tensors. On a real GPU a block of the backward pass has no Python line, because that pass runs in a thread of its own. The
+# simulator adds the line.
 
 # %% [markdown]
 # **Exercise 8.2 — name the leak** (★★, 9 min)
@@ -371,15 +402,15 @@ you.against(experiments.leak(snapshot, snapshots), picture, evidence=snapshot.ev
 def find_leak(snapshots: list[dict]) -> tuple[str, int] | None:
     """The line of the user's code whose live memory grows from every snapshot to the next.
 
-    snapshots: two or more, oldest first, each as torch.cuda.memory._snapshot() returns it, without its history:
+    snapshots: two or more, oldest first, each as torch.cuda.memory._snapshot() returns it, without `device_traces`:
         {"segments": [{"blocks": [{"state": "active_allocated", "size": 2048, "requested_size": 2000,
         "frames": [{"filename": "/project/train.py", "line": 12, "name": "step"}, …]}, …]}, …]}
     Bytes: "size" (of the blocks, not of the requests) in the state "active_allocated"; other states do not count.
     A block belongs to its innermost frame (the first of the list) of the user's code: its filename is "notebook", or
         ends in ".py" and has no folder named torch in it. Blocks without such a frame are not counted.
-    A line is written "train.py:12 step": the file without its folders.
+    A line is written "train.py:12 step": the file without its folders. What is written alike counts as one line.
     Returns (line, bytes that it holds in the last snapshot beyond the first); of several the one with most such
-        bytes; None where no line grows every time.
+        bytes (no two have equally many); None where no line grows every time.
     """
     ### BEGIN SOLUTION
     held: list[dict[str, int]] = []
@@ -410,7 +441,9 @@ from helpers.lessons.memory_pools.exercises import Story, check_find_leak
 check_find_leak(
     Story(5, leaks=[("train.py:24 step", 3_000_000, 3_000_000)]),
     Story(5),
-    Story(6, late=2),
+    Story(
+        6, late=2
+    ),  # another line begins only in step 2, so it does not grow from every snapshot to the next
     expect=[("train.py:24 step", 28_386_304), None, None],
 )
 
@@ -508,7 +541,18 @@ you.against(fates, evidence="live (CPU)", what="memory of x")
 # %% [markdown]
 # An exception holds its traceback. The traceback holds the frames of the functions, and a frame holds every local name. So after an
 # out-of-memory error the *error* can hold the activations of the call that failed. Leave the `except` block before you try
-# again with a smaller batch, and keep only the text of the error.
+# again with a smaller batch, because inside it Python itself still holds the exception
+# ([PyTorch's FAQ](https://docs.pytorch.org/docs/stable/notes/faq.html#my-out-of-memory-exception-handler-can-t-allocate-memory)):
+#
+# ```python
+# failed = None
+# try:
+#     train(batch)
+# except torch.OutOfMemoryError as error:
+#     failed = str(error)  # only the text
+# if failed:
+#     train(batch[: len(batch) // 2])
+# ```
 #
 # A cycle is freed, but you do not know when. The collector counts Python objects, not bytes: three objects that
 # hold 10 GiB do not make it run earlier.
@@ -516,10 +560,9 @@ you.against(fates, evidence="live (CPU)", what="memory of x")
 # %% [markdown]
 # ## The running example
 #
-# The script keeps the logits of every step, "to look at later". Each of them is a block of GPU memory that no later step can
-# use, and each holds on to its graph. Below, the script keeps what one would look at: the byte that the model finds most
-# likely, one byte in place of 256 numbers. The last two lines of
-# `log_and_let_go` are those of lesson 03. (The CUDA graph of lesson 07 stays out: the script is that of lesson 06.)
+# The script keeps the logits of every step, "to look at later", and each holds on to its graph. Below, it keeps the byte that
+# the model finds most likely, in place of 256 numbers. The last two lines of `log_and_let_go` are those of lesson 03. The
+# script is that of lesson 06, because the CUDA graph of lesson 07 needs more memory.
 
 # %% experiment
 from helpers import running_example
@@ -554,21 +597,21 @@ lesson.keep(script_kept=kept / 2**20, script_now=now, script_full=80e9 / kept)
 print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 
 # %% [markdown]
-# The peak falls only a little. (*Peak memory* in this table is the most that was reserved, in nine steps.) What
-# matters is what one step adds: {{script_kept:.1f}} MiB before, {{script_now:,}} bytes now. After {{script_full:,.0f}}
-# steps at the latest, the 80 GB of an H100 would have been full of logits. A peak over a few steps does not show a
-# leak. Compare the memory after one step with the memory after a later step.
+# The price is two launches a step. The peak falls only a little. (*Peak memory* in this table is the most that was
+# **reserved**, in nine steps.) What matters is what one step adds: {{script_kept:.1f}} MiB before, {{script_now:,}} bytes
+# now. After {{script_full:,.0f}} steps at the latest, the 80 GB of an H100 would have been full of logits. A peak over a few
+# steps does not show a leak. Compare the memory after one step with the memory after a later step.
 
 # %% [markdown]
 # ## Your own script
 #
 # After an out-of-memory error, read its numbers first: what is reserved but unallocated, and what is free on the card,
 # together against the request (section 3). Without an error, compare **reserved** with the **peak** of what is allocated.
-# (After a step the activations are free, so what is allocated *then* says little.) If reserved is close to the peak, you need
+# If reserved is close to the peak, you need
 # less memory: go to lesson 09. If reserved is far above the peak, look for growing shapes, and try
-# `PYTORCH_ALLOC_CONF=expandable_segments:True` before anything else. If *allocated* grows from step to step, you have a leak.
-# The next cell prints the three numbers for a toy script on a simulated card, and writes a snapshot. At home leave out the
-# lines of the toy: the rest works on your GPU and on your own names.
+# `PYTORCH_ALLOC_CONF=expandable_segments:True` first. (A platform that lacks it gets a warning and no change.) If *allocated*
+# grows from step to step, you have a leak. The next cell prints the three numbers for a toy script on a simulated card, and
+# writes a snapshot. At home leave out the lines of the toy: the rest works on your GPU and on your own names.
 
 # %% experiment
 from helpers.own_script import simulated_cuda, toy
@@ -586,64 +629,49 @@ with simulated_cuda("H100"):
     torch.cuda.memory._record_memory_history(enabled=None)
 
 # %% [markdown]
+# Allocated stays the same from step to step: no leak. Between the peak and reserved lie 62 MiB, little on a card of 80 GB:
+# no option is needed.
+#
 # A snapshot is a dictionary with two halves. `segments` says what there is at the end: each segment has its blocks, one after
-# the other. `device_traces` says how it came to be: a list of events for each GPU. A block and an `alloc` have `frames`: the
+# the other. `device_traces` says how it came to be: a list of events for each GPU. A block has `frames`: the
 # lines that led to it, the innermost first. The first frames are C++. In the backward pass all are.
 
 # %% experiment
 import pickle
-from collections import Counter
 
 with open("snapshot.pickle", "rb") as file:
     snapshot = pickle.load(file)
 
 
 def who(frames):
-    """The innermost line of one's own; without one, what asked in the backward pass."""
-    for f in frames:
+    """One's own innermost line and the Python line that it led to; without one, the backward operator."""
+    python = [f for f in frames if f["filename"].endswith((".py", "notebook"))]
+    for f in python:
         *folders, name = f["filename"].split("/")
-        if name.endswith((".py", "notebook")) and not {"torch", "site-packages"} & {*folders}:
-            return f"{name}:{f['line']} {f['name']}"
+        if not {"torch", "site-packages"} & {*folders}:
+            inner = python[0]
+            return f"{name}:{f['line']} → {inner['filename'].split('/')[-1]}:{inner['line']} {inner['name']}"
     asked = next((f["name"] for f in frames if "Backward0::apply" in f["name"]), "no frames")
     return asked.partition("::apply")[0].rpartition("::")[2]
 
 
-for segment in snapshot["segments"][:4]:
+for segment in snapshot["segments"]:
     print(f"segment of {segment['total_size'] / 2**20:.0f} MiB, pool {segment['segment_type']!r}")
-    for block in segment["blocks"][:4]:
+    for block in segment["blocks"][:3]:
         print(f"    {block['size'] / 2**20:7.3f} MiB  {block['state']:16}", who(block["frames"]))
 
 # %% [markdown]
-# **What holds the memory** are the blocks with `active_allocated`: here the step, line 8 of the cell above. A block without
-# frames was made before the recording began: here the model. `inactive` is free for the next request.
+# **What holds the memory** are the blocks with `active_allocated`. Every training step is one line, here line 8 of the cell
+# above, so the listing also names the line in the library. `linear.py` and `AddmmBackward0` asked for cuBLAS's two
+# buffers, `adam.py` for the optimizer's state. A block without frames is free, or older than the recording, as the model. (In
+# Jupyter a cell's file is `/tmp/ipykernel_…/….py`, here `notebook`.)
 #
-# Who held it at the **peak** is in the events. An `alloc` has the bytes that were asked for, a block those that it takes.
-
-# %% experiment
-events, held, now, peak, then = snapshot["device_traces"][0], {}, 0, 0, []
-print(Counter(event["action"] for event in events))
-for event in events:
-    if event["action"] == "alloc":
-        held[event["addr"]], now = event, now + event["size"]
-    elif event["action"] == "free_completed" and event["addr"] in held:
-        now -= held.pop(event["addr"])["size"]
-    if now > peak:
-        peak, then = now, list(held.values())
-holders = Counter()
-for event in then:
-    holders[who(event["frames"])] += event["size"]
-for line, size in holders.most_common(4):
-    print(f"{size / 2**20:9.2f} MiB  {line}")
-
-# %% [markdown]
-# This is what came on top of the blocks from before the recording. `segment_alloc` is PyTorch asking the card (section 2);
-# `alloc` and `free_completed` need no card. A leak is a line whose `alloc` events in every step find no `free_completed`.
+# Who held memory at the **peak** is in the events: this command adds them up.
 #
 # ```bash
 # python -m helpers snapshot.pickle
 # ```
 #
-# This command does the same, with the older blocks and with the sizes that were taken.
 # [pytorch.org/memory_viz](https://pytorch.org/memory_viz) draws the file in your browser, and uploads nothing.
 
 # %% [markdown]
@@ -655,7 +683,7 @@ from helpers.lessons.memory_pools import claims
 lesson.verdicts(
     claims.on_trial(taken, cards, fates),
     evidence="live (CPU) · simulated (H100) · published",
-    shown=("08-max-split", "08-fraction", "08-cycles"),
+    shown=("08-max-split", "08-cycles"),
 )
 
 # %% [markdown]
@@ -667,14 +695,12 @@ lesson.verdicts(
 # | Freed memory is used again, not given back. | Only by the same pool and the same stream. |
 # | "Reserved but unallocated" and free memory, together larger than the request: fragmentation. | If they are smaller, no option helps: use less. |
 # | Growing shapes: `expandable_segments:True`, or the longest first. | Small survivors in every segment: copy them together. |
-# | `empty_cache()` is for other processes. | PyTorch does the same by itself before it fails. |
+# | `empty_cache()` after a failure adds nothing. | Before a free segment is cut it can prevent fragmentation. |
 # | A leak is growth step after step. The snapshot names the line that allocated. | Who keeps the block is another line. |
-# | Keep no exceptions, only their text. | – |
 #
 # **Read on**: [Understanding CUDA memory usage](https://docs.pytorch.org/docs/stable/torch_cuda_memory.html) in PyTorch's
 # documentation; Z. DeVito, [A guide to PyTorch's CUDA caching
-# allocator](https://zdevito.github.io/2022/08/04/cuda-caching-allocator.html); the long comment at the beginning of
-# [CUDACachingAllocator.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDACachingAllocator.cpp).
+# allocator](https://zdevito.github.io/2022/08/04/cuda-caching-allocator.html).
 
 # %% experiment
 lesson.progress()
@@ -1043,3 +1069,7 @@ experiments.on_the_card()
 # Simulated and recorded bytes are the same. Sizes depend on no clock: they follow from the allocator's rules, which the
 # simulator follows too. That is why this lesson can count bytes without a GPU. `expandable_segments` needs one segment in
 # place of 17, and reserves about half as much. Longest first reserves least, with the default options.
+#
+# The error of section 3 advises `expandable_segments:True` even if the option is on
+# ([issue 173049](https://github.com/pytorch/pytorch/issues/173049)). It names the older variable `PYTORCH_CUDA_ALLOC_CONF`. Where it and `PYTORCH_ALLOC_CONF` are both set, [the older one
+# counts](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/cuda/CUDAAllocatorConfig.h#L133-L151).

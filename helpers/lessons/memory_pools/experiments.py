@@ -55,11 +55,17 @@ def answers(steps: Steps) -> dict[str, str]:
     merged = [len(history.segments(_after(steps, line))[0].blocks) for line in ("free a", "free d")]
     end = _after(steps, "free c")
     asks = any(e.action == "segment_alloc" and e.index >= end for e in history.snapshot.events)
+    fitting = {  # the large segment's free blocks before `h`, by address
+        b.address: b.size for b in history.segments(_after(steps, "free f"))[0].blocks if b.state == "free"
+    }
+    taken = {b.address for b in history.segments(_after(steps, "h = 3 MiB"))[0].blocks if b.state != "free"}
+    cut = [size_text(size) for address, size in fitting.items() if address in taken]
     neighbours = ("no free neighbour", "one free neighbour", "two free neighbours")
     return {
         "`free d` merges with": neighbours[merged[0] - merged[1]],
         "reserved after `free c`, when only e is in use": size_text(int(history.reserved[end])),
         "`f` needs cudaMalloc": "yes" if asks else "no",
+        "`h` is cut from": f"a free block of {cut[0]}" if cut else "a new segment",
     }
 
 
@@ -110,7 +116,10 @@ class Card:
 
 
 def on_small_card(program: Callable[..., Any], option: str = "default", **settings: Any) -> Card:
-    """Run program(buffer, **settings) on a card of 7 GiB. buffer(n): a tensor of n MiB; the program ends where one fails."""
+    """Run program(buffer, **settings) on a card of 7 GiB. buffer(n): a tensor of n MiB; the program ends where one fails.
+
+    buffer.empty_cache() is the card's.
+    """
     conf = "" if option == "default" else option
     gpu = simulate("H100", memory_bytes=7 * 1024 * MIB, alloc_conf=conf, strict=False)
 
@@ -122,6 +131,7 @@ def on_small_card(program: Callable[..., Any], option: str = "default", **settin
             raise CardFull(gpu.faults[0])
         return tensor
 
+    buffer.empty_cache = gpu.empty_cache  # type: ignore[attr-defined]
     with gpu:
         try:
             return Card(gpu, program(buffer, **settings))
@@ -140,7 +150,7 @@ def fits(cards: Mapping[tuple[str, str], Card]) -> dict[str, str]:
     for program in dict.fromkeys(name for name, option in cards if option != "default"):
         split, grow = (cards[program, option].outcome == "fits" for option in OPTIONS[1:])
         answers[f"{program} fits with"] = (
-            "each of the two" if split and grow
+            "either one alone" if split and grow
             else "only max_split_size_mb" if split
             else "only expandable_segments" if grow
             else "neither"
@@ -154,7 +164,7 @@ def options(cards: Mapping[tuple[str, str], Card]) -> Table:
     columns = ["program", "option", "a card of 7 GiB", "asked of CUDA", "given back"]
     caption = (
         "asked and given back: calls of cudaMalloc and cudaFree (num_device_alloc, num_device_free of memory_stats()); "
-        "with expandable_segments pages mapped and unmapped instead"
+        "with expandable_segments mappings and unmappings, each of one or more pages"
     )
     return table(rows, columns, evidence=ON_H100, caption=caption)
 
@@ -162,6 +172,29 @@ def options(cards: Mapping[tuple[str, str], Card]) -> Table:
 def error(card: Card) -> str:
     """The error of the request that failed, in PyTorch's words, in lines that fit a page."""
     return "\n".join(textwrap.wrap(str(card.failure), 110))
+
+
+def room(card: Card) -> tuple[float, float, float]:
+    """The numbers of the error of a card that is full, MiB: the request, free on the card, free inside PyTorch."""
+    gpu = card.gpu
+    inside = gpu.memory_reserved() - gpu.memory_allocated()
+    return card.tried_mib, gpu.mem_get_info()[0] / MIB, inside / MIB
+
+
+def shortages(cards: Mapping[str, Card]) -> Table:
+    """A row a card: the numbers of its error."""
+    rows = [(name, *(f"{mib:,.0f}" for mib in room(card))) for name, card in cards.items()]
+    columns = ["program", "tried to allocate, MiB", "free on the card", "reserved but unallocated"]
+    return table(rows, columns, evidence=ON_H100)
+
+
+def reasons(cards: Mapping[str, Card]) -> dict[str, str]:
+    """Why the request of each failed, by the sum of what is free."""
+    found = {}
+    for name, card in cards.items():
+        tried, free, inside = room(card)
+        found[name] = "fragmentation" if free + inside >= tried else "lack of memory"
+    return found
 
 
 # --- 4 · whose line it is --------------------------------------------------------------------------------------------
