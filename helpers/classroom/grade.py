@@ -262,7 +262,7 @@ def main(argv: list[str] | None = None) -> int:
     from helpers.classroom.sandbox import NoSandbox, require
 
     try:
-        lesson = the_lesson(asked.lesson, references()).stem
+        lesson = the_lesson("grade", asked.lesson, references()).stem
         require()
     except (ValueError, NoSandbox) as why:
         print(f"grade: {why}", file=sys.stderr)

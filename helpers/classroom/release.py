@@ -61,7 +61,7 @@ def reset(lesson: str) -> int:
         )
         return 2
     try:
-        source = the_lesson(lesson, there)
+        source = the_lesson("reset", lesson, there)
     except ValueError as why:
         print(f"reset: {why}", file=sys.stderr)
         return 2

@@ -40,14 +40,18 @@ def references() -> list[Path]:
     return sorted(p for p in SOLUTIONS.glob("[0-9][0-9]_*/*.ipynb") if p.stem == p.parent.name)
 
 
-def the_lesson(asked: str, there: Iterable[Path]) -> Path:
-    """Of these notebooks the one whose name begins as was asked. Raises ValueError where that is none, or several."""
+def the_lesson(command: str, asked: str, there: Iterable[Path]) -> Path:
+    """Of these notebooks the one whose name begins as was asked. Raises ValueError where that is none, or several.
+
+    command: of `make`, which was asked.
+    """
     names = {path.stem: path for path in there}
     found = [name for name in names if asked and name.startswith(asked)]
     if len(found) != 1:
         some = min(names, default="01")[:2]
         raise ValueError(
-            f"which lesson? {asked!r} names {len(found)}; say e.g. LESSON={some}. There are {', '.join(names)}."
+            f"which lesson? {asked!r} names {len(found)}; say e.g. make {command} LESSON={some}. "
+            f"There are {', '.join(names)}."
         )
     return names[found[0]]
 
