@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -491,7 +492,7 @@ def train(
             optimizer.zero_grad(set_to_none=True)
             with gpu.graph(graph):
                 loss = step()
-        before = gpu.launches
+        before, kept = gpu.launches, (x, y)
         for i, (a, b) in enumerate(data[2:]):
             if mistake == "address":
                 x, y = a.clone(), b.clone()
@@ -504,6 +505,7 @@ def train(
                 loss = step()
             losses.append(loss.item())
         launches = (gpu.launches - before) // (steps - 2)
+        del kept
     return losses, {k: v.detach().clone() for k, v in model.state_dict().items()}, launches
 
 
@@ -531,6 +533,28 @@ def test_the_classic_mistakes_give_wrong_values_and_no_error(mistake: str) -> No
     wrong = train("SGD", True, mistake, **options)[0]
     assert wrong[:2] == right[:2] and wrong[3:] != right[3:]
     assert all(loss == loss for loss in wrong)  # plausible numbers, not NaN
+
+
+@pytest.mark.parametrize("pinned", [False, True])
+def test_what_is_read_where_a_tensor_was_is_not_its_values(pinned: bool) -> None:
+    """What a graph made itself lives as long as the graph."""
+    with simulate("H100", values=True, strict=False) as gpu:
+        given = [torch.ones(4, pin_memory=True) if pinned else torch.ones(4, device=gpu.device)]
+        x = torch.zeros(4, device=gpu.device)
+        graph = gpu.CUDAGraph()
+        with gpu.graph(graph):
+            x.copy_(given[0], non_blocking=True)
+            twice = x * 2
+            total = (twice + 1).sum()
+        del twice
+        graph.replay()
+        assert total.item() == 12 and gpu.faults == []
+        given.clear()
+        graph.replay()
+        assert math.isnan(total.item()) and x.isnan().all()
+        assert (
+            len(gpu.faults) == 1 and "uses the memory of a tensor (float32[4]) that is gone" in gpu.faults[0]
+        )
 
 
 def test_a_learning_rate_is_baked_in_unless_it_is_a_tensor_on_the_gpu() -> None:

@@ -253,10 +253,13 @@ class Races(Clocks):
         cell = self._host_cells.get(storage._cdata)
         if cell is None:
             cell = self._host_cells[storage._cdata] = _Cell()
-            # The pinned allocator gives a buffer to the next user only after the copies are done
-            # (CachingHostAllocator records an event for each), so that its history ends here.
-            weakref.finalize(storage, self._host_cells.pop, storage._cdata, None)
+            weakref.finalize(storage, self._unpinned, storage._cdata)
         return cell
+
+    def _unpinned(self, key: int) -> None:
+        """Pinned memory goes back. The allocator gives a buffer to the next user only after the copies are done
+        (CachingHostAllocator records an event for each), so that its history ends here."""
+        self._host_cells.pop(key).freed = True
 
     def _touch(
         self, cell: _Cell, agent: int, write: bool, where: Place, name: str, tensor: torch.Tensor, line: str

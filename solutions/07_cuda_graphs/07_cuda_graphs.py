@@ -182,7 +182,7 @@ def faulty_scorer(gpu, weight, example):
     with gpu.graph(graph):
         score = torch.tanh(x @ weight).square().sum(dim=1)
 
-    def score_of(batch):
+    def score_of(batch, held=x):
         x = batch
         assert x.shape == example.shape
         graph.replay()
@@ -192,11 +192,12 @@ def faulty_scorer(gpu, weight, example):
 
 
 def faulty_smoother(gpu, start, rate=0.25):
-    state, x, graph = start.clone(), torch.zeros_like(start), gpu.CUDAGraph()
+    old = state = start.clone()
+    x, graph = torch.zeros_like(start), gpu.CUDAGraph()
     with gpu.graph(graph):
         state = state + rate * (x - state)
 
-    def smooth(new):
+    def smooth(new, held=old):
         x.copy_(new)
         graph.replay()
         return state.clone()
@@ -215,7 +216,7 @@ def faulty_updater(gpu, weight, lr=0.1):
         mean.lerp_(grad, 0.1)  # Adam's running mean,
         weight.sub_(mean / (1 - 0.9**calls) * lr)  # and its correction for the first steps
 
-    def update(new_grad, new_lr):
+    def update(new_grad, new_lr, held=mean):
         nonlocal lr, calls
         lr = new_lr
         grad.copy_(new_grad)
@@ -233,8 +234,8 @@ lesson.table(rows, columns, evidence="simulated (H100)", caption=note)
 # %% [markdown]
 # **Exercise 7.1 — three silent captures** (★★, 10 min)
 #
-# Write the three so that they are right. Begin with the code above. Two of them also drop a tensor that their graph uses.
-# The tests cannot see this, since with true values the simulation keeps such memory. Hold these tensors, too.
+# Write the three so that they are right. Begin with the code above. (Its `held=` keeps a tensor alive that only the graph
+# uses. Without it the replay would read memory that was given back. The simulation reads nan there, and the tests say so.)
 #
 # <details><summary>Hint 1</summary>Which addresses and which numbers did each capture write down? In each program look at every name that is bound again (<code>name = …</code>)
 # after or inside the capture: the graph does not know names. And who owns the tensor that is returned?</details>
@@ -244,8 +245,7 @@ lesson.table(rows, columns, evidence="simulated (H100)", caption=note)
 #
 # <details><summary>The idea</summary>scorer: <code>x.copy_(batch)</code>, and return a clone. smoother:
 # <code>state.lerp_(x, rate)</code> inside. updater: <code>lr</code> and the correction as tensors, filled before each
-# replay (<code>.fill_(number)</code> is one launch and no copy), or a counter that the graph itself increments. A
-# function can hold a tensor: <code>def update(new_grad, lr, held=mean)</code>.</details>
+# replay (<code>.fill_(number)</code> is one launch and no copy), or a counter that the graph itself increments.</details>
 
 
 # %% exercise="repair"

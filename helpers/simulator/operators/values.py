@@ -10,8 +10,8 @@ Autocast is the CPU's in this mode: use it on meta.
 While a graph is captured operators run, for their shapes, and are undone at its end: memory that was there
 before gets its old bytes back, new memory holds NaN (integers: -1) until the first replay, and the random
 numbers are put back. A replay runs the recorded operators again on the same storages, with the numbers that
-Python had at capture. Storages of a graph stay alive as long as it does, also those that on a real GPU would
-share their memory.
+Python had at capture. What was made in the capture stays alive as long as the graph, also storages that on a real GPU
+would share their memory. What was made outside does not: where it is gone, a replay finds NaN, and that is a fault.
 """
 
 from __future__ import annotations
@@ -239,14 +239,35 @@ def _without(kwargs: dict[str, Any], *names: str) -> dict[str, Any]:
     return {k: v for k, v in kwargs.items() if k not in names}
 
 
+class _Address:
+    """Where a tensor lies, as a graph keeps it. The tensor may go: then what is read there is NaN (a real GPU reads what
+    the next owner of the memory wrote). The graph's replay says so."""
+
+    __slots__ = ("_geometry", "_grave", "_nbytes", "_storage")
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage()
+        self._storage, self._nbytes = weakref.ref(storage), storage.nbytes()
+        self._grave: torch.UntypedStorage | None = None  # in its place, when it is gone
+        self._geometry = tensor.dtype, tensor.storage_offset(), tensor.shape, tensor.stride()
+
+    def tensor(self) -> torch.Tensor:
+        storage = self._storage() or self._grave
+        if storage is None:
+            storage = self._grave = _unwritten(torch.UntypedStorage(self._nbytes), self._geometry[0])
+        dtype, *geometry = self._geometry
+        return torch.empty(0, dtype=dtype).set_(storage, *geometry)  # type: ignore[call-overload]
+
+
 class Recorder:
     """The operators of one graph. Made at its capture's beginning."""
 
     def __init__(self, values: Values) -> None:
         self._values = values
         self._known: set[int] = set()
+        self._own: set[int] = set()  # storages made in the capture: they live as long as the graph
         self._before: list[tuple[torch.UntypedStorage, torch.UntypedStorage]] = []  # (memory, its old bytes)
-        self._fresh: list[tuple[torch.UntypedStorage, bool]] = []  # (memory, whether it holds bools)
+        self._fresh: list[tuple[torch.UntypedStorage, torch.dtype]] = []  # (memory, what it holds)
         self._steps: list[tuple[Any, Any, Any, list[tuple[int, torch.Tensor]]]] = []
         self._generators = {id(torch.default_generator): torch.default_generator}
         self._states = {id(torch.default_generator): torch.default_generator.get_state()}
@@ -262,7 +283,8 @@ class Recorder:
             for value in kwargs.values():
                 if isinstance(value, torch.Generator) and id(value) not in self._states:
                     self._generators[id(value)], self._states[id(value)] = value, value.get_state()
-            return func, map_leaves(args, self._argument), map_leaves(kwargs, self._argument)
+            passed = {tensor.untyped_storage()._cdata for tensor in tensors([args, kwargs])}
+            return (func, map_leaves(args, self._argument), map_leaves(kwargs, self._argument)), passed
 
     def _argument(self, leaf: Any) -> Any:
         """What the graph keeps of an argument: a tensor's address, a number's value."""
@@ -270,33 +292,35 @@ class Recorder:
             return leaf
         if leaf in self._values.host:
             return leaf.detach().clone()  # travels as a kernel's argument: its value now
-        return leaf.data
+        if leaf.untyped_storage()._cdata in self._own or leaf.is_conj() or leaf.is_neg():
+            return leaf.data
+        return _Address(leaf)
 
     def after(self, note: Any, out: Any, launched: bool) -> None:
         """It ran. Only what launched a kernel is part of the graph."""
+        step, passed = note
         with Unseen(), private_torch.DisableTorchFunction(), torch.no_grad():
             for tensor in tensors(out):
                 storage = tensor.untyped_storage()
                 if storage._cdata not in self._known:
                     self._known.add(storage._cdata)
-                    self._fresh.append((storage, tensor.dtype == torch.bool))
-            arguments = {t.untyped_storage()._cdata for t in tensors([note[1], note[2]])}
+                    self._own.add(storage._cdata)
+                    self._fresh.append((storage, tensor.dtype))
             if launched:
                 new = [
                     (i, result.data)
                     for i, result in enumerate(tensors(out))
-                    if result.untyped_storage()._cdata not in arguments
+                    if result.untyped_storage()._cdata not in passed
                 ]
-                self._steps.append((*note, new))
+                self._steps.append((*step, new))
 
     def end(self) -> None:
         """Nothing has happened: old memory as it was, new memory unwritten."""
         with Unseen(), private_torch.DisableTorchFunction(), torch.no_grad():
             for storage, saved in self._before:
                 storage.copy_(saved)
-            for storage, holds_bools in self._fresh:
-                # Bytes of ones: NaN in every float format, -1 in signed integers.
-                _bytes(storage).fill_(0 if holds_bools else 255)
+            for storage, dtype in self._fresh:
+                _unwritten(storage, dtype)
             for key, generator in self._generators.items():
                 generator.set_state(self._states[key])
         self._before, self._fresh = [], []
@@ -306,11 +330,18 @@ class Recorder:
         guards = (torch.no_grad(), private_torch.DisableTorchFunction(), private_torch.DisableAutocast())
         with Unseen(), guards[0], guards[1], guards[2]:
             for func, args, kwargs, new in self._steps:
-                out = func(*args, **kwargs)
+                out = func(*map_leaves(args, _found), **map_leaves(kwargs, _found))
                 results = tensors(out)
                 for i, target in new:
                     target.copy_(results[i])
 
 
-def _bytes(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))  # type: ignore[call-overload]
+def _found(leaf: Any) -> Any:
+    return leaf.tensor() if isinstance(leaf, _Address) else leaf
+
+
+def _unwritten(storage: torch.UntypedStorage, dtype: torch.dtype) -> torch.UntypedStorage:
+    """Bytes of ones, NaN in every float format and -1 in signed integers; a bool has no such byte."""
+    flat = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))  # type: ignore[call-overload]
+    flat.fill_(0 if dtype == torch.bool else 255)
+    return storage

@@ -39,7 +39,7 @@ def updater(gpu, weight: torch.Tensor, lr: float = 0.1):
         mean.lerp_(g, 0.1)
         weight.sub_(rate * mean / corrections.index_select(0, call).squeeze(0))
 
-    def update(new_grad, new_lr):
+    def update(new_grad, new_lr, held=(mean, call, corrections)):
         g.copy_(new_grad)
         rate.fill_(new_lr)
         graph.replay()
