@@ -1,5 +1,6 @@
 """How the tests share a few worker processes (`make test` starts them), and what they share in one."""
 
+import atexit
 import gc
 import os
 import re
@@ -114,6 +115,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 _module = ""
+atexit.register(gc.unfreeze)  # Triton complains, at the end, of each of its objects that is still frozen
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -182,3 +182,4 @@ def main(asked: Connection) -> None:
 
 if __name__ == "__main__":
     main(Connection(int(sys.argv[1])))
+    os._exit(0)  # taking torch down takes a moment, and Triton complains of what gc.freeze has kept
