@@ -18,7 +18,6 @@ from torch.nn import functional as F
 import helpers.lessons.torch_compile.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import compiling, plots, recordings, simulate, trace
 from helpers.compiling import Kernels, Report
-from helpers.compiling.timing import empty_caches
 from helpers.plots import Picture
 from helpers.pytorch import private_torch
 from helpers.simulator.stretch import stretch
@@ -146,7 +145,7 @@ def at_the_limit(fn: Callable[..., Any], **options: Any) -> tuple[str, str]:
 def compilations(streams: Mapping[str, Stream]) -> Picture:
     """Compilations so far against the call, a curve a setting."""
     sizes = next(iter(streams.values())).sizes
-    return plots.curves(
+    picture = plots.curves(
         {"": {name: (range(len(calls.after)), calls.after) for name, calls in streams.items()}},
         evidence=LIVE,
         title="Compilations, call by call",
@@ -154,6 +153,16 @@ def compilations(streams: Mapping[str, Stream]) -> Picture:
         ylabel="compilations so far",
         ticks=dict(enumerate(map(str, sizes))),
     )
+    for calls in streams.values():
+        if calls.report.failures:  # the limit was reached: the first call whose size was not compiled before
+            most = max(calls.after)
+            last = calls.after.index(most)
+            first = next(i for i in range(last + 1, len(sizes)) if sizes[i] not in sizes[: last + 1])
+            picture.figure.axes[0].annotate(
+                "from here new sizes\nrun as plain Python",
+                (first, most), xytext=(0, -10), textcoords="offset points", ha="left", va="top",
+            )  # fmt: skip
+    return picture
 
 
 def reasons(reports: Mapping[str, Report], most: int = 2) -> Table:
@@ -164,19 +173,20 @@ def reasons(reports: Mapping[str, Report], most: int = 2) -> Table:
         why = "; ".join(again[:most]) + ("; …" if len(again) > most else "")
         gave_up = f"; then: {w.failures[0].failed}" if w.failures else ""
         rows.append((name, w.counts()["compilations"], w.runs or 0, why + gave_up))
-    return table(rows, ["", "compilations", "compiled runs", "compiled again because of"], evidence=LIVE)
+    return table(
+        rows,
+        ["", "compilations", "calls served by compiled code", "compiled again because of"],
+        evidence=LIVE,
+    )
 
 
-class Counter(nn.Module):
-    """Counts its calls in an int, and computes with the count."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.step = 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.step += 1
-        return x * self.step
+def twelve(fn: Callable[..., Any], calls: Sequence[tuple[Any, ...]], dynamic: bool | None = None) -> Report:
+    """fn compiled and called with each arguments. The backend runs each graph as it is: no code is written."""
+    with compiling.watch("eager") as w:
+        fast = torch.compile(fn, dynamic=dynamic)
+        for call in calls:
+            fast(*call)
+    return w
 
 
 def rows_of_batches() -> list[Tensor]:
@@ -256,17 +266,14 @@ def classifier() -> tuple[nn.Module, torch.optim.Optimizer, list[tuple[Tensor, T
 
 
 def trained(runs: Mapping[str, Callable[[], Tensor]]) -> Table:
-    """Each run gives its losses: how it ended, and what was compiled meanwhile, in an empty cache of its own."""
-    rows, note = [], "mean loss of batches 30 to 39"
+    """Each run gives its losses: how it ended, and what was compiled meanwhile."""
+    rows = []
     for name, run in runs.items():
-        try:
-            with quiet(), empty_caches(), compiling.watch() as w:
-                losses = run()
-        except compiling.CannotCompile:
-            note += f"; no C++ compiler for: {name}"
-            continue
+        with quiet(), compiling.watch() as w:
+            losses = run()
         rows.append((name, w.counts()["compilations"], len(w.breaks), f"≈ {losses[29:39].mean().item():.4f}"))
-    return table(rows, ["", "compilations", "graph breaks", "loss"], evidence=LIVE, caption=note)
+    columns = ["", "compilations", "graph breaks", "loss"]
+    return table(rows, columns, evidence=LIVE, caption="mean loss of batches 30 to 39")
 
 
 def cost(fn: Callable[..., Any], x: Tensor) -> Table | Text:
@@ -300,6 +307,10 @@ def fusion() -> Table:
     return table(rows, columns, evidence=run.evidence)
 
 
+#: how many times as fast a compiled layer is: the prediction's choices
+GAINS = ("slower", "1 to 1.3 times", "1.3 to 1.7 times", "more than 1.7 times")
+
+
 @dataclass(frozen=True)
 class Layer:
     """A Transformer layer on a recorded GPU, forward and backward: eager, compiled, and as a CUDA graph."""
@@ -307,10 +318,23 @@ class Layer:
     evidence: str
     rows: list[dict[str, Any]]
 
+    def ms(self, precision: str, tokens: int, way: str) -> float:
+        us = {(row["precision"], row["tokens"], row["way"]): row["us"] for row in self.rows}
+        return float(us[precision, tokens, way] / 1e3)
+
     def gain(self, precision: str, tokens: int, way: str) -> float:
         """How many times as fast as eager."""
-        us = {(row["precision"], row["tokens"], row["way"]): row["us"] for row in self.rows}
-        return float(us[precision, tokens, "eager"] / us[precision, tokens, way])
+        return self.ms(precision, tokens, "eager") / self.ms(precision, tokens, way)
+
+    def answers(self) -> dict[str, str]:
+        """The lesson's prediction: question, "bfloat16, compiled", → its choice. With 8,192 tokens."""
+        answers = {}
+        for row in self.rows:
+            if row["tokens"] == 8192 and row["way"] != "eager":
+                gain = self.gain(row["precision"], 8192, row["way"])
+                least = sum(gain >= edge for edge in (1, 1.3, 1.7))
+                answers[f"{row['precision']}, {row['way']}"] = GAINS[least]
+        return answers
 
     def table(self) -> Table:
         rows, about = [], approx(self.evidence)
