@@ -56,8 +56,8 @@ def affine(x):
 
 
 # %% [markdown]
-# Three changes to the scale. For each row, the error is taken as a share of the row; what counts is the median over the rows. (In
-# the second question a row is a group of 32 numbers.) **How many times smaller does each change make the error?**
+# Three changes to the scale. A row's error is taken as a share of the row, and the median row counts. (In the second question a row
+# is a group of 32 numbers.) **How many times smaller does each change make the error?**
 
 # %% experiment
 you = lesson.predict(
@@ -96,8 +96,8 @@ picture = experiments.number_lines(after_relu, uneven)
 you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller", shown="{:.1f}")
 
 # %% [markdown]
-# No value is near the orange points of the grid: they are wasted. If half the points are wasted, the scale is twice as large as
-# necessary, and so is the error: **one bit is lost**.
+# No value is near the orange points: they are wasted. If half of the grid is, the scale is twice as large as necessary, and
+# so is the error: **one bit is lost**.
 #
 # - Affine wins that bit back where all values lie on one side of 0, as some activations do.
 # - A scale for each row removes nearly all of the error of the small rows.
@@ -604,7 +604,7 @@ measured_shapes = experiments.on_real_gpu(us)
 # %% [markdown]
 # ## Sources on trial
 #
-# Two more claims are tried under *Further*.
+# *Further* tries two more.
 
 # %% experiment
 from helpers.lessons.quantization import claims

@@ -153,7 +153,7 @@ def against_bfloat16(gain: Gains) -> Picture:
         log=True,
         level=1.0,
         xticks={t: f"{t:,}" for t in tokens},
-        mark=(ridge, f"{ridge:.0f}: multiplying = reading, at peak"),
+        mark=(ridge, f"{ridge:.0f}, at peak rates"),
     )
 
 
