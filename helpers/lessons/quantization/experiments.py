@@ -15,8 +15,11 @@ from matplotlib.ticker import FixedLocator, MaxNLocator, NullFormatter, NullLoca
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import helpers.lessons.quantization.recorded  # noqa: F401 - its experiments are known by their names
-from helpers import count, recordings
+from helpers import count, recordings, simulate
+from helpers.lessons.quantization.recorded import (
+    WIDTH,
+    _ways,
+)  # its experiments are known by their names, too
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
 from helpers.simulator.devices import DEVICES
@@ -46,7 +49,7 @@ def number_lines(after_relu: Tensor, uneven: Tensor) -> Picture:
         return torch.arange(low, high + 1) * scale
 
     sizes = uneven.abs().amax(1)
-    small = uneven[sizes.argsort()[180]]  # one of the smaller rows
+    small = uneven[sizes.argsort()[181]]  # one of the smaller rows, as large below 0 as above
     rows = {
         "ReLU's output,\nsymmetric": (after_relu, grid(after_relu.max() / 7)),
         "ReLU's output,\naffine": (after_relu, grid(after_relu.max() / 15, 0, 15)),
@@ -93,8 +96,7 @@ def products_table(products: Mapping[str, Tensor], exact: Tensor) -> Table:
         (name, str(c.dtype).removeprefix("torch."), f"{float((c == exact).float().mean()):.1%}")
         for name, c in products.items()
     ]
-    note = f"int32 holds the sum of {(2**31 - 1) // 127**2:,} products of the largest int8 without wrapping"
-    return table(rows, ["", "type of the result", "share right"], evidence="live (CPU)", caption=note)
+    return table(rows, ["", "type of the result", "share right"], evidence="live (CPU)")
 
 
 @drawn
@@ -151,7 +153,7 @@ def against_bfloat16(gain: Gains) -> Picture:
         log=True,
         level=1.0,
         xticks={t: f"{t:,}" for t in tokens},
-        mark=(ridge, f"{ridge:.0f}: reading = multiplying"),
+        mark=(ridge, f"{ridge:.0f}, at peak rates"),
     )
 
 
@@ -161,7 +163,8 @@ def against_bfloat16(gain: Gains) -> Picture:
 def errors_table(errors: Mapping[str, float]) -> Table:
     """What is rounded, and how far off the output is."""
     rows = [(name, f"{error:.1%}") for name, error in errors.items()]
-    return table(rows, ["rounded to 8 bits", "output off by"], evidence="live (CPU)")
+    columns = ["rounded to 8 bits", "output off by, as a share of what the ordinary channels add"]
+    return table(rows, columns, evidence="live (CPU)")
 
 
 def smoothing_curves(alphas: Sequence[float], errors: Mapping[str, Sequence[float]], level: float) -> Picture:
@@ -412,11 +415,51 @@ def recorded_gains() -> Gains:
     return {(tokens, way): us[tokens, "bfloat16"] / us[tokens, way] for tokens, way in us}
 
 
-def shares_of_peak() -> dict[str, float]:
-    """What its two products of 4,096 tokens reach of an H100's peak for their format, recorded."""
-    us, peak = _recorded_us(), DEVICES["H100"].peak_flops
-    formats = {"bfloat16": "bf16", "both in int8, the product alone": "int8"}
-    return {way: 2 * 4096**3 / (us[4096, way] * 1e-6) / peak[kind] for way, kind in formats.items()}
+def in_the_text(simulated: Mapping[tuple[int, str], float]) -> dict[str, float]:
+    """What the text says of the layer of section 2. simulated: (tokens, way) → microseconds."""
+    alone, by_ops, product = (
+        "weights in int8, one kernel",
+        "both in int8, op by op",
+        "both in int8, the product alone",
+    )
+    gain = {(t, way): simulated[t, "bfloat16"] / us for (t, way), us in simulated.items()}
+    us, recorded, operators = _recorded_us(), recorded_gains(), _operators()
+    return {
+        "alone": gain[1, alone],
+        # fixed + reading = 1, and fixed + reading ÷ 2 = 1 ÷ gain
+        "fixed": 2 / gain[1, alone] - 1,
+        "converted": gain[1, "weights in int8, converted first"],
+        "by ops": gain[4096, by_ops],
+        "product": gain[4096, product],
+        "alone, recorded": 1 / recorded[1, alone],
+        "alone, many, recorded": 1 / recorded[4096, alone],
+        "product, few, recorded": recorded[1, product],
+        "product, recorded": recorded[4096, product],
+        "peak": _share_of_peak(us[4096, "bfloat16"], "bf16"),
+        "peak, int8": _share_of_peak(us[4096, product], "int8"),
+        "operators": operators,
+        "op by op, recorded": us[1, by_ops],
+        "launch, recorded": us[1, by_ops] / operators,
+        "launch": simulated[1, by_ops] / operators,
+        "odd size": odd_size(),
+    }
+
+
+def _share_of_peak(us: float, kind: str) -> float:
+    """What a product of 4,096 tokens in so many microseconds reaches of an H100's peak for the format."""
+    return 2 * 4096**3 / (us * 1e-6) / DEVICES["H100"].peak_flops[kind]
+
+
+def _operators() -> int:
+    """How many operators *both in int8, op by op* launches for 1 token."""
+    with simulate("H100") as gpu:
+        x = torch.zeros(1, WIDTH, device=gpu.device, dtype=torch.bfloat16)
+        q = torch.zeros(WIDTH, WIDTH, device=gpu.device, dtype=torch.int8)
+        scale = torch.ones(WIDTH, device=gpu.device, dtype=torch.bfloat16)
+        work = _ways(x, q, q, scale)["both in int8, op by op"]
+        before = gpu.launches
+        work()
+        return gpu.launches - before
 
 
 def _recorded_us() -> dict[tuple[int, str], float]:
