@@ -62,7 +62,7 @@ lesson.start("09_saving_memory", evidence=["live (CPU)", "simulated (H100)", "re
 # - **Dynamic** memory comes and goes: the batch; the **activations**, which forward keeps for backward; the
 #   gradients of the weights; and **temporaries**, for example gradients *of activations*.
 #
-# A step has three phases: *forward*, *backward*, and the optimizer's *step*. In which is the peak? And how many bytes per
+# A step has three phases: *forward*, *backward*, and the optimizer's *step*. In which is the peak? How many bytes per
 # weight are static?
 
 # %% experiment
@@ -93,12 +93,12 @@ you.against(experiments.phases(by_rows), picture, experiments.kinds(by_rows), ev
 
 # %% [markdown]
 # In forward the curve climbs, because most operators keep something for backward. When backward begins, all
-# activations are still there. It makes the first gradients of activations *beside* them (temporaries, pink).
+# activations are still there. Backward makes the first gradients of activations *beside* them (temporaries, pink).
 # Only then can it let go of activations. So **with a large batch the peak is at the beginning of backward**. The orange
 # strip in *step* is the model's output: a variable still names it (section 4).
 #
 # A small batch has hardly any activations. Its peak is in the optimizer's step: all gradients are there, and the optimizer
-# adds temporaries of its own. It moves to backward between {{step_until}} and {{backward_from}} rows.
+# adds temporaries of its own. The peak moves to backward between {{step_until}} and {{backward_from}} rows.
 #
 # AdamW goes through one parameter after the other here, as it does on a CPU. On a CUDA GPU its default is `foreach`
 # (lesson 06), whose temporaries are as large as all weights: then 16 rows need {{foreach_mib:.0f}} MiB in place of
@@ -112,7 +112,7 @@ you.against(experiments.phases(by_rows), picture, experiments.kinds(by_rows), ev
 # optimizer's step. This is **gradient accumulation**. Activations shrink to an eighth. One set of gradients stays from the first
 # piece to the last. Does `.grad` end up the **same** as after the whole batch, or **different**?
 #
-# The mean loss of each piece is divided by the number of pieces; only the fourth row sums. *Padded* targets are marked
+# Each piece's mean loss is divided by the number of pieces; only the fourth line adds up sums. *Padded* targets are marked
 # -100 and do not count ([`ignore_index`](https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html)).
 # Some pieces have far more of them than others.
 
@@ -160,15 +160,15 @@ you.against(experiments.same(off), experiments.how_far_off(off), evidence="live 
 # %% [markdown]
 # A mean of means is the mean of all only if every piece counts alike. So add up *sums*, and divide by the number of targets that
 # count in the **whole** batch. In the last padded piece a single target counts, and its mean weighs as much as the 64
-# of the first: so far off is that row. The Hugging Face trainer had this mistake until
+# of the first. That is why this row is so far off. The Hugging Face trainer had this mistake until
 # [October 2024](https://github.com/huggingface/transformers/pull/34191).
 #
 # BatchNorm is another matter. It normalises by the *piece's* mean and variance, so the model computes another function, and no
 # division can repair that. Its running averages also move once per piece. LayerNorm and GroupNorm look at one row at a time,
 # so they do not change.
 #
-# Does accumulation need another learning rate? No: with equal gradients the step is equal. A larger *batch* may want one
-# (lesson 06), in pieces or not.
+# Does accumulation need another learning rate? No: with equal gradients the step is equal. A larger *batch* may want
+# a larger one (lesson 06), in pieces or not.
 
 # %% [markdown]
 # **Exercise 9.1 — accumulation that equals the large batch** (★★, 10 min)
@@ -259,8 +259,8 @@ check_accumulated_backward(
 # h = checkpoint(block, h, use_reentrant=False)  # in place of h = block(h)
 # ```
 #
-# Sixteen blocks run with a large batch: keep all; a checkpoint around each block; around each group of four; one around the
-# whole model. Which way has the lowest peak? How high is the whole model's, compared with keeping all? And how many more
+# Sixteen blocks: keep all; a checkpoint around each block; around each group of four; one around the
+# whole model. Which way has the lowest peak? How high is the peak of the last one, compared with keeping all? And how many more
 # FLOPs (forward and backward) is it, if all of forward is computed again?
 
 # %% experiment
@@ -310,7 +310,7 @@ you.against(experiments.of_groups(estimates, all_again), picture, evidence="live
 # budget.</details>
 #
 # <details><summary>The idea</summary><code>itertools.combinations</code> for each number of blocks. One walk from
-# block 0 gives both sums. Keep the cheapest choice that fits.</details>
+# block 0 gives both sums. Keep the cheapest.</details>
 
 
 # %% exercise="choose_checkpoints"
@@ -376,7 +376,7 @@ check_choose_checkpoints(
 experiments.on_a_net(choose_checkpoints)
 
 # %% [markdown]
-# What was left out comes on top: on a real card the budget must have room for gradients and temporaries.
+# What the rule leaves out comes on top. On a real card, keep room in the budget for gradients and temporaries.
 #
 # ## 4 · Let go of it earlier
 #
@@ -417,7 +417,7 @@ you.against(experiments.higher(habits), experiments.habits(habits), evidence="li
 
 # %% [markdown]
 # - A **name** for the logits keeps them during backward, beside what the loss keeps of them.
-# - Gradients that are **zeroed** and not dropped are still there in forward and at the peak.
+# - Gradients that are **zeroed** and not dropped are there at the peak.
 # - After backward, a *training* loss has let go of what its graph saved. Only its nodes are left, until `.item()`.
 # - A *validation* loss without [`no_grad`](https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html) keeps all
 #   that its graph saved, batch after batch.
@@ -459,8 +459,8 @@ you.against(experiments.reached(pulled, BUDGET), picture, table, evidence="arith
 # Neither reaches the budget alone. Did you look up 1,024 rows in section 1? They need {{alone_mib:.0f}} MiB, but eight
 # pieces need {{eighth_mib:.0f}}: the gradients of the earlier pieces are there all the time. Weights, the optimizer's
 # means and one set of gradients are {{floor_mib:.0f}} MiB, and no piece and no checkpoint makes them smaller. Above this floor
-# both ways shrink the activations: ÷ 8 and ÷ 10 make ÷ 80. (And the batch: bring one piece at a time to the card.
-# `x.split` gives views, which keep the whole batch there.)
+# both ways shrink the activations: ÷ 8 and ÷ 10 make ÷ 80. (And the batch, if the card gets one piece at a time:
+# views from `x.split` keep all of it there.)
 #
 # Which way has the lowest price? **Sixteen pieces and nothing else**, if 512 rows are enough work for your card: no FLOP more
 # and the same numbers, only more launches in forward and backward (lesson 03). If not, pay with other
@@ -472,7 +472,7 @@ you.against(experiments.reached(pulled, BUDGET), picture, table, evidence="arith
 # %% [markdown]
 # ## The running example
 #
-# The function `through` says how the model goes through a layer.
+# `through` says how the model goes through a layer.
 
 # %% experiment
 from torch.utils.checkpoint import checkpoint
@@ -494,12 +494,12 @@ board
 
 # %% [markdown]
 # The peak falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. The price is a second forward pass through every layer:
-# the *simulated* step takes {{script_slower:.0%}} longer. A real one pays more. On the CPU (last row) and on a real GPU the
-# Python of each checkpoint takes time too, which the simulator does not count. In *Further* checkpoints make a short step
-# {{short_recorded:.1f}} times as long on a recorded H100, and {{short_simulated:.1f}} times on the simulated one.
+# the *simulated* step takes {{script_slower:.0%}} longer. A real one may pay more (last row: the CPU): each checkpoint is Python
+# too, which the simulator does not count. In *Further* a short step with checkpoints takes {{short_recorded:.1f}} times as
+# long on a recorded H100, where the simulator says {{short_simulated:.1f}}.
 #
-# The script fits without checkpoints, so lesson 10 goes on without them. They pay where the freed memory
-# lets a larger batch in, or where the model does not fit otherwise.
+# The script fits without checkpoints, so lesson 10 goes on without them. They pay where a larger batch, or the
+# model, does not fit otherwise.
 
 # %% [markdown]
 # ## Your own script
@@ -532,7 +532,7 @@ with simulated_cuda("H100"):  # at home: without this line, on your own GPU
 # %% [markdown]
 # The toy's peak is in the optimizer's step: AdamW's temporary tensors stand beside weights, gradients and states.
 #
-# `memory.estimate(model, x)` from `helpers` works the same out without a card, and lesson 08's snapshot names the lines.
+# `memory.estimate(model, x)` from `helpers` works it out without a card; lesson 08's snapshot names the lines.
 #
 # ## Sources on trial
 
@@ -916,7 +916,8 @@ experiments.checkpoints_python()
 #
 # And checkpoints cost more than their arithmetic and their launches. The second table shows why: with next to no arithmetic, they
 # call a few operators more, and take several times as long. The rest is Python: a checkpoint calls a hook for each tensor that
-# is saved, and again for each that backward asks for. In a step this short the GPU waits for that (lesson 03). A longer step hides it.
+# is saved, and again for each that backward asks for. In a step this short the GPU waits for the CPU (lesson 03). A longer
+# step would hide it.
 #
 # **Exercise 9.5 — offload, and not the weights** (★★, 10 min)
 #

@@ -96,15 +96,13 @@ def batchnorm(off: float) -> Claim:
 def checkpoint_compute() -> Claim:
     """What checkpoints add to the FLOPs of forward and backward."""
     more = experiments.parts()
-    shares = "; ".join(
-        f"{name} {full:+.0%}, as torch does it {early:+.0%}" for name, (full, early) in more.items()
-    )
+    shares = "; ".join(f"{name} {full:+.0%} and {early:+.0%}" for name, (full, early) in more.items())
     plain, again = (_on_a_card(way)["peak"] / MIB for way in ("plain", "checkpoints"))
     return Claim(
         "09-checkpoint-compute",
         "five-strategies",
         "checkpointing adds 20 % compute",
-        f"peak of the 8 blocks in Further: {plain:,.0f} MiB, with checkpoints {again:,.0f}. FLOPs of forward and backward: {shares}",
+        f"more FLOPs, all of forward again and as torch does it: {shares}. Peak of the 8 blocks in Further: {plain:,.0f} → {again:,.0f} MiB",
         "partly: memory is saved; 20 % (here: between 15 and 25) is added when torch may skip the last matmul of each block, and all of forward "
         "again is a third more"
         if again < plain

@@ -81,7 +81,7 @@ def how_far_off(off: Mapping[str, float]) -> Table:
     """How far the gradients are off."""
     rows = [(name, "< 1e-9" if e < 1e-9 else f"≈ {e:.3f}") for name, e in off.items()]
     counting = ", ".join(str(int((part != -100).sum())) for part in labelled_rows(512)[2].split(64))
-    caption = f"512 rows, in float64 (in float32 the last digits differ); targets that count in the padded pieces of 64: {counting}"
+    caption = f"float64 (in float32 the last digits differ); targets that count in the padded pieces of 64: {counting}"
     return table(rows, ["512 rows in", "off by, relative"], evidence="live (CPU)", caption=caption)
 
 
@@ -171,7 +171,7 @@ def on_a_net(choose: Callable[[list[int], list[int], list[int], int], list[int]]
         rows.append((budget, names, f"{rule / MIB:.1f}", f"{counted / MIB:.1f}", f"{price:.0%}"))
     sizes = ", ".join(f"{n / MIB:.1f}" for n in kept)
     columns = ["budget, MiB", "checkpoints", "peak by the rule", "peak counted", "of forward's FLOPs again"]
-    caption = f"blocks 0 to 4 save {sizes} MiB each, or {x.nbytes / MIB:.1f}; counted without weights"
+    caption = f"blocks 0 to 4 save {sizes} MiB, with a checkpoint {x.nbytes / MIB:.1f} each; counted without weights"
     return table(rows, columns, evidence="live (CPU)", caption=caption)
 
 
