@@ -3,17 +3,16 @@
 #
 # ## How do I train what does not fit?
 #
-# `CUDA out of memory`. Some of what fills the card is there whatever you do. Some is there only for a part of the
-# step. There are four ways to have less of the second kind: go through the batch in pieces, compute a part again in
-# place of keeping it, move it to the host for a while, or let go of it earlier. Each way has a price. In this lesson
-# you find out when a step needs most, and you try three of the four ways (the host is in *Further*). A counter tells
-# you the price of each.
+# `CUDA out of memory`. Some of what fills the card is always there. Some is there only for a part of the step. There
+# are four ways to have less of the second kind: go through the batch in pieces, compute a part again in place of
+# keeping it, let go of it earlier, or move it to the host for a while (in *Further*). Each way has a price, and a counter
+# tells you which.
 #
-# **Time** 60 min, two exercises among them; *Further*: 96 min, where you write a checkpoint and an offload yourself. **Before
-# this** lessons 00 to 02 (counters, autograd, what is saved for backward); 06 and 08 help.
+# **Time** 60 min, 18 of them for two exercises; *Further*: 96 min, where you write a checkpoint and an offload yourself.
+# **Before this** lessons 00 to 02 (counters, autograd, what is saved for backward); 06 and 08 help.
 #
 # **Afterwards you can**
-# - say which phase of a training step needs most memory, and which remedies help there;
+# - say in which phase a training step needs most memory, and what helps there;
 # - write gradient accumulation that equals the large batch;
 # - choose, under a budget, what to compute again.
 
@@ -53,17 +52,18 @@ def squares(out):
 lesson.start("09_saving_memory", evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "arithmetic"])
 
 # %% [markdown]
-# ## 1 · What is there, and when is it the most?
+# ## 1 · When does a step need the most memory?
 #
-# Eight blocks of width 256 are trained in float32 with [AdamW](https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html).
-# The memory of a training step is of two kinds:
+# Eight blocks of width 256 train in float32 with [AdamW](https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html).
+# Their memory is of two kinds:
 #
 # - **Static** memory is there before, in and after every step: the weights (*parameters* in the pictures), and the
 #   optimizer's two running means.
 # - **Dynamic** memory comes and goes: the batch; the **activations**, which forward keeps for backward; the
 #   gradients of the weights; and **temporaries**, for example gradients *of activations*.
 #
-# A step has three phases: *forward*, *backward*, and the optimizer's *step*. In which phase is the peak? And how many bytes per weight are static?
+# A step has three phases: *forward*, *backward*, and the optimizer's *step*. In which is the peak? How many bytes per
+# weight are static?
 
 # %% experiment
 you = lesson.predict(
@@ -92,40 +92,38 @@ picture = plots.memory_model(by_rows[8192], title="One step of 8 blocks, 8,192 r
 you.against(experiments.phases(by_rows), picture, experiments.kinds(by_rows), evidence="arithmetic")
 
 # %% [markdown]
-# In forward the curve climbs, because each operator keeps what its backward will need. When backward begins, all
+# In forward the curve climbs, because most operators keep something for backward. When backward begins, all
 # activations are still there. Backward makes the first gradients of activations *beside* them (temporaries, pink).
-# Only then can it let go of activations. So **with a large batch the peak is at the beginning of backward**. (The
-# picture names `aten.sum` at the peak. That operator makes the gradient of a bias: it is only the last 1 KiB.)
+# Only then can it let go of activations. So **with a large batch the peak is at the beginning of backward**. The orange
+# strip in *step* is the model's output: a variable still names it (section 4).
 #
-# A small batch has hardly any activations. Its peak is in the optimizer's step, where all gradients are there and the optimizer
-# adds its own temporaries. In the table the peak moves from step to backward between {{step_until}} and {{backward_from}} rows.
+# A small batch has hardly any activations. Its peak is in the optimizer's step: all gradients are there, and the optimizer
+# adds temporaries of its own. The peak moves to backward between {{step_until}} and {{backward_from}} rows.
 #
-# How large these temporaries are depends on the optimizer's loop. AdamW goes through one parameter after the other
-# here, as it does on a CPU. On a CUDA GPU its default is `foreach` (lesson 06), whose temporaries are as large as all
-# weights: then 16 rows need {{foreach_mib:.0f}} MiB in place of {{loop_mib:.0f}}. `fused=True` needs none.
+# AdamW goes through one parameter after the other here, as it does on a CPU. On a CUDA GPU its default is `foreach`
+# (lesson 06), whose temporaries are as large as all weights: then 16 rows need {{foreach_mib:.0f}} MiB in place of
+# {{loop_mib:.0f}}. `fused=True` needs none.
 #
-# So find out first in which phase your peak is. Fewer activations lower a peak in backward. They do nothing for a peak in
-# the optimizer's step. `memory.estimate`, a function of this course, works the phase out from shapes; *Your own script*
-# below measures it on a card.
+# So find out first in which phase your peak is. Fewer activations do nothing for a peak in the optimizer's step.
 #
 # ## 2 · The batch in pieces
 #
-# `backward()` *adds* to what is in `.grad`. So 512 rows can go through the model in pieces of 64, one piece after the other,
-# and only then comes the optimizer's step. This is **gradient accumulation**. Activations shrink to an eighth; static memory and gradients stay as they
-# are. Does `.grad` end up the **same** as after the whole batch, or **different**?
+# `backward()` *adds* to what is in `.grad`. So 512 rows can go through the model in pieces of 64, and only then comes the
+# optimizer's step. This is **gradient accumulation**. Activations shrink to an eighth. One set of gradients stays from the first
+# piece to the last. Does `.grad` end up the **same** as after the whole batch, or **different**?
 #
-# Unless said otherwise, the mean loss of each piece is divided by the number of pieces. *Padded* targets are marked -100
-# and do not count ([`ignore_index`](https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html)); here some
-# pieces have more of them than others.
+# Each piece's mean loss is divided by the number of pieces; only the fourth line adds up sums. *Padded* targets are marked
+# -100 and do not count ([`ignore_index`](https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html)).
+# Some pieces have far more of them than others.
 
 # %% experiment
 you = lesson.predict(
     {
-        "8 equal pieces": ...,
-        "the last piece is smaller": ...,
-        "8 equal pieces, padded targets": ...,
-        "padded; sum of losses ÷ all targets that count": ...,
-        "8 equal pieces, the model has BatchNorm": ...,
+        "pieces of 64": ...,
+        "pieces of 100, and a last one of 12": ...,
+        "pieces of 64, padded targets": ...,
+        "pieces of 100, padded; sum of losses ÷ all targets that count": ...,
+        "pieces of 64, the model has BatchNorm": ...,
     },
     choices=["same", "different"],
 )
@@ -151,7 +149,7 @@ ways = [
     (plain, y, 100),
     (plain, padded, 64),
     (plain, padded, 100, True),
-    (with_norm, y, 64, True),
+    (with_norm, y, 64),
 ]
 off = {}
 for name, (model, labels, *how) in zip(you, ways, strict=True):
@@ -161,23 +159,22 @@ you.against(experiments.same(off), experiments.how_far_off(off), evidence="live 
 
 # %% [markdown]
 # A mean of means is the mean of all only if every piece counts alike. So add up *sums*, and divide by the number of targets that
-# count in the **whole** batch. That number is known before the first piece. (Pieces of 100 leave 12 rows for the last one. As a
-# mean, these 12 rows count as much as 100.) The Hugging Face trainer had this mistake until
-# [October 2024](https://github.com/huggingface/transformers/pull/34191): a piece with few tokens weighed as much as a
-# piece with many.
+# count in the **whole** batch. In the last padded piece a single target counts, and its mean weighs as much as the 64
+# of the first. That is why this row is so far off. The Hugging Face trainer had this mistake until
+# [October 2024](https://github.com/huggingface/transformers/pull/34191).
 #
-# BatchNorm is another matter. It normalises by the mean of the *piece*, so the model computes another function, and no division can
-# repair that. Its running averages also move once per piece and not once per step. LayerNorm and GroupNorm look at one
-# row at a time, so they do not change.
+# BatchNorm is another matter. It normalises by the *piece's* mean and variance, so the model computes another function, and no
+# division can repair that. Its running averages also move once per piece. LayerNorm and GroupNorm look at one row at a time,
+# so they do not change.
 #
-# Does accumulation need another learning rate? No: with equal gradients the step is equal. A larger *batch* may want a
-# larger learning rate (lesson 06), whether it comes in pieces or not.
+# Does accumulation need another learning rate? No: with equal gradients the step is equal. A larger *batch* may want
+# a larger one (lesson 06), in pieces or not.
 
 # %% [markdown]
 # **Exercise 9.1 — accumulation that equals the large batch** (★★, 10 min)
 #
-# Write the loop: forward and backward for `rows` rows at a time, in the memory of one piece. `.grad` has to end up as
-# after the whole batch, whatever the padding.
+# Write the loop: forward and backward for `rows` rows at a time, in the memory of one piece. `.grad` ends up as after the
+# whole batch, whatever the padding.
 #
 # <details><summary>Hint 1</summary><code>reduction="sum"</code>, and a divisor that you know before the loop.</details>
 #
@@ -185,9 +182,8 @@ you.against(experiments.same(off), experiments.how_far_off(off), evidence="live 
 # that have a name, for example <code>logits</code>. And the result must have no graph: add up
 # <code>loss.detach()</code>.</details>
 #
-# <details><summary>The idea</summary><code>total = (targets != -100).sum()</code>. For each pair of
-# <code>inputs.split(rows)</code> and <code>targets.split(rows)</code>: take the sum of losses ÷ total, call
-# <code>backward()</code>, and add the detached loss to the result.</details>
+# <details><summary>The idea</summary><code>total = (targets != -100).sum()</code>. For each pair of pieces: sum of losses
+# ÷ total, <code>backward()</code>, and the detached loss goes to the result.</details>
 
 
 # %% exercise="accumulated_backward"
@@ -196,16 +192,16 @@ def accumulated_backward(
 ) -> torch.Tensor:
     """What cross_entropy over the whole batch, and its backward(), would do, with `rows` rows at a time.
 
-    inputs: (n, length), token numbers, any strides, as of targets; parameters may be frozen. model(inputs) → logits
-    (n, length, words). targets: (n, length), -100 where a place does not count; at least one counts in the batch,
-    perhaps none in a piece. The last piece may be smaller. rows: 1 to n.
+    inputs, targets: (n, length), numbers of tokens; both may be non-contiguous. A target of -100 does not count. At least
+    one counts in the batch, perhaps none in a piece. rows: 1 to n; the last piece may be smaller.
+    model(inputs) → logits (n, length, words). Some parameters may be frozen.
 
-    Adds to every .grad what F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
-    would add (to 9 decimals in float64; note that one integer tensor ÷ another is float32), and returns that loss: shape
-    (), of the logits' dtype, without a graph.
+    Adds to every .grad what F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward() would add,
+    to 9 decimals in float64. (One integer tensor ÷ another is float32.)
+    Returns that loss: shape (), of the logits' dtype, without a graph.
 
-    Budget: peak live bytes at most those of the plain step on the largest piece, one more set of gradients, and a
-    tenth of both; dispatched operators at most half as many again as in one such plain step per piece.
+    Budget: peak live bytes ≤ 1.1 × (those of the plain step on the largest piece + one set of gradients);
+    dispatched operators ≤ 1.5 × pieces × those of that plain step.
     """
     ### BEGIN SOLUTION
     total, losses = (targets != -100).sum(), list[torch.Tensor]()
@@ -255,7 +251,7 @@ check_accumulated_backward(
 # %% [markdown]
 # ## 3 · Compute it again
 #
-# A **checkpoint** keeps only the *input* of a part of the model. When backward arrives at this part, the part runs forward once
+# A **checkpoint** keeps only the *input* of a part of the model. When backward arrives there, the part runs forward once
 # more, and what it saves then is gone as soon as its own backward is done. In code it is one line, with
 # [`torch.utils.checkpoint`](https://docs.pytorch.org/docs/stable/checkpoint.html):
 #
@@ -263,10 +259,9 @@ check_accumulated_backward(
 # h = checkpoint(block, h, use_reentrant=False)  # in place of h = block(h)
 # ```
 #
-# Sixteen blocks run with a large batch, in four ways: keep all; a checkpoint around each block; around each group of four
-# blocks; one checkpoint around the whole model. Which way has the lowest peak? How high is the peak with one checkpoint around the
-# whole model, compared with keeping all? And how much more arithmetic (FLOPs of forward and backward) is it, if all of forward is
-# computed again?
+# Sixteen blocks: keep all; a checkpoint around each block; around each group of four; one around the
+# whole model. Which way has the lowest peak? How high is the peak of the last one, compared with keeping all? And how many more
+# FLOPs (forward and backward) is it, if all of forward is computed again?
 
 # %% experiment
 you = lesson.predict(
@@ -287,34 +282,35 @@ picture = plots.memory_model(estimates, title="16 blocks, 4,096 rows: where are 
 you.against(experiments.of_groups(estimates, all_again), picture, evidence="live (CPU) · arithmetic")
 
 # %% [markdown]
-# At the peak three things add up: the inputs that checkpoints keep (*activations*); what *one* part saves
-# while it is computed again (*recomputed*); and gradients on their way (*temporary*).
+# At the peak three things add up: the inputs that checkpoints keep (*activations*); of what *one* part saves
+# when it runs again, as much as is still there (*recomputed*); and gradients on their way (*temporary*).
 #
 # - Many small parts have many inputs to keep. Here a block saves ten times as much as its input, so small parts win.
-# - Few large parts save much at once. One checkpoint around the whole model keeps almost nothing after forward. But when backward begins,
-#   the whole forward runs again, and everything is there at once. **The peak comes back**, and a forward pass was paid for nothing.
+# - Few large parts save much at once. One checkpoint around the whole model keeps almost nothing after forward. But then the
+#   whole forward runs again, and everything is there at once. **The peak comes back**, and a forward pass was paid for nothing.
 #
 # Why a third more FLOPs? Backward has two matrix products for each one of forward: one for the input's gradient, one for the
-# weight's. So forward is a third of the step, and all of forward again is a third more. PyTorch's own checkpoint needs {{more_flops:.0%}} more for
-# this block: it stops as soon as all that backward wants is there, so the last matrix product of each block is not run again.
+# weight's. So forward is a third of the step, and all of forward again is a third more. PyTorch's own checkpoint needs
+# {{more_flops:.0%}} more for this block: it stops when all that backward wants is there, before the block's last matrix product.
 
 # %% [markdown]
 # **Exercise 9.2 — which blocks?** (★★, 8 min)
 #
 # Blocks differ (attention, wide, narrow), and the memory is given. Find the checkpoints that fit and compute least
 # again. Block i saves `kept[i]` bytes, its input among them, or only `inputs[i]` if it has a checkpoint. When backward arrives at
-# block i, what the later blocks kept is gone. So the most that is held is the larger of these two:
+# block i, what the later blocks kept is gone. Leave gradients and temporaries out. Then the most that is held is the larger
+# of these two:
 #
 # - at the end of forward: all that the blocks keep;
 # - while a block i with a checkpoint is computed again: all that the blocks before it keep, and kept[i].
 #
 # <details><summary>Hint 1</summary>With at most 12 blocks there are at most 4,096 choices.</details>
 #
-# <details><summary>Hint 2</summary>The price of a choice is the sum of its <code>flops</code>. Go through all choices, and skip
-# those over the budget.</details>
+# <details><summary>Hint 2</summary>The price of a choice is the sum of its <code>flops</code>. Skip choices over the
+# budget.</details>
 #
 # <details><summary>The idea</summary><code>itertools.combinations</code> for each number of blocks. One walk from
-# block 0 gives both sums. Keep the cheapest choice that fits.</details>
+# block 0 gives both sums. Keep the cheapest.</details>
 
 
 # %% exercise="choose_checkpoints"
@@ -322,11 +318,8 @@ def choose_checkpoints(kept: list[int], inputs: list[int], flops: list[int], bud
     """The blocks to checkpoint, ascending, so that the peak is at most `budget` bytes and the FLOPs are fewest.
 
     kept, inputs: bytes a block holds from its forward to its backward, plain and checkpointed; inputs[i] ≤ kept[i].
-    flops: of a block's forward. 1 to 12 blocks. The peak is the larger of: all that is held at the end of forward; and,
-    for each checkpointed i, what the blocks before it hold, plus kept[i]. Of several choices with the fewest
-    FLOPs any one will do. ValueError if none fits.
-
-    Graded on the FLOPs that are computed again.
+    flops: of a block's forward. 1 to 12 blocks. The peak is the larger of the two above. Of several choices with
+    the fewest FLOPs any one will do. ValueError if none fits.
     """
     ### BEGIN SOLUTION
     import itertools
@@ -358,7 +351,6 @@ check_choose_checkpoints(
     check.case([10, 20, 90], [10, 5, 1], [3, 3, 3], 105),  # the last one by itself lowers nothing
     check.case([30, 80, 90, 70], [2, 4, 2, 1], [7, 11, 10, 6], 250),  # the best per byte first pays too much
     check.case([10, 10, 50], [1, 1, 1], [1, 1, 1], 40, raises=ValueError),
-    note="What the third, fourth and fifth case are about is said beside them.",
 )
 
 # %% hidden="choose_checkpoints" points=3
@@ -378,18 +370,26 @@ check_choose_checkpoints(
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# Your choice at work, on five unlike blocks:
+
+# %% experiment
+experiments.on_a_net(choose_checkpoints)
+
+# %% [markdown]
+# What the rule leaves out comes on top. On a real card, keep room in the budget for gradients and temporaries.
+#
 # ## 4 · Let go of it earlier
 #
-# The cheapest way is to drop what nobody needs any more. A block and an output layer for 4,096 words run two steps of a training
-# loop, with one habit at a time. (The model's output, one number for each word, is called the *logits*.) Which habits raise the peak?
+# The cheapest way is to drop what nobody needs any more. A block and an output layer for 4,096 words train for two steps,
+# with one habit at a time. (The output, one number for each word, is called the *logits*.) Which habits raise the peak?
 
 # %% experiment
 you = lesson.predict(
     {
-        "logits keep their name": ...,
+        "no `del logits` before backward()": ...,
         "zero_grad(set_to_none=False)": ...,
         "training losses go into a list": ...,
-        "validation losses go into a list": ...,
+        "validation losses, without no_grad, go into a list": ...,
     },
     choices=["higher", "the same"],
 )
@@ -397,19 +397,15 @@ you = lesson.predict(
 
 # %% experiment
 def loop(habit):
-    net, x, y = (
-        nn.Sequential(Block(64), nn.Linear(64, 4096)),
-        torch.randn(256, 64),
-        torch.randint(4096, (256,)),
-    )
-    losses = []
+    net, losses = nn.Sequential(Block(64), nn.Linear(64, 4096)), []
+    x, y = torch.randn(256, 64), torch.randint(4096, (256,))
     for _ in range(2):
-        if habit == "validation losses go into a list":
-            losses.append(F.cross_entropy(net(x), y))  # neither .item() nor no_grad
+        if habit == "validation losses, without no_grad, go into a list":
+            losses.append(F.cross_entropy(net(x), y))
         net.zero_grad(set_to_none=habit != "zero_grad(set_to_none=False)")
         logits = net(x)
         loss = F.cross_entropy(logits, y)
-        if habit != "logits keep their name":
+        if habit != "no `del logits` before backward()":
             del logits
         loss.backward()
         if habit == "training losses go into a list":
@@ -421,15 +417,15 @@ you.against(experiments.higher(habits), experiments.habits(habits), evidence="li
 
 # %% [markdown]
 # - A **name** for the logits keeps them during backward, beside what the loss keeps of them.
-# - Gradients that are **zeroed** and not dropped are still there in forward and at the peak.
-# - After backward, a *training* loss has let go of what its graph saved. Only its nodes are left; `.item()` lets go of
-#   them too.
-# - A *validation* loss without [`no_grad`](https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html) keeps all that its graph saved, batch after batch.
+# - Gradients that are **zeroed** and not dropped are there at the peak.
+# - After backward, a *training* loss has let go of what its graph saved. Only its nodes are left, until `.item()`.
+# - A *validation* loss without [`no_grad`](https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html) keeps all
+#   that its graph saved, batch after batch.
 #
 # ## 5 · All of it, side by side
 #
-# Take the net of section 1, 8,192 rows, and a budget of 140 MiB. Every way to save has a price: FLOPs, launches, or another
-# result. Do 8 pieces of 1,024 rows, or a checkpoint around each block, reach the budget?
+# Take the net of section 1, 8,192 rows, and a budget of 140 MiB. Do 8 pieces of 1,024 rows, or a checkpoint around each block,
+# reach the budget?
 
 # %% experiment
 BUDGET = 140 * MIB
@@ -442,16 +438,15 @@ you = lesson.predict(
 WAYS = {
     "plain": ({}, "–"),
     "output let go before backward": ({"keep_output": False}, "none"),
-    "SGD in place of AdamW": ({"optimizer": "sgd"}, "another optimizer"),
     "bf16 autocast": ({"autocast": torch.bfloat16}, "other rounding (lesson 10)"),
     "checkpoints": ({"checkpoint": Block}, "FLOPs"),
-    "8 pieces": ({"micro_batches": 8}, "launches × 8"),
-    "8 pieces, checkpoints": ({"micro_batches": 8, "checkpoint": Block}, "launches × 8, FLOPs"),
+    "8 pieces": ({"micro_batches": 8}, "passes × 8"),
+    "8 pieces, checkpoints": ({"micro_batches": 8, "checkpoint": Block}, "passes × 8, FLOPs"),
     "8 pieces, bf16 autocast": (
         {"micro_batches": 8, "autocast": torch.bfloat16},
-        "launches × 8, other rounding",
+        "passes × 8, other rounding",
     ),
-    "16 pieces": ({"micro_batches": 16}, "launches × 16"),
+    "16 pieces": ({"micro_batches": 16}, "passes × 16"),
 }
 pulled = {name: needs(8192 // how.get("micro_batches", 1), **how) for name, (how, _) in WAYS.items()}
 lesson.keep(floor_mib=experiments.floor(pulled["plain"]) / MIB)
@@ -461,21 +456,23 @@ picture = plots.memory_model(pulled, budget=BUDGET, title="8 blocks, 8,192 rows"
 you.against(experiments.reached(pulled, BUDGET), picture, table, evidence="arithmetic")
 
 # %% [markdown]
-# Neither reaches the budget alone. Did you look up 1,024 rows in section 1? A batch of 1,024 rows needs {{alone_mib:.0f}} MiB, but
-# eight pieces need {{eighth_mib:.0f}}: the gradients of the earlier pieces are there all the time. Weights, the optimizer's means and one set of gradients are {{floor_mib:.0f}} MiB, and no piece and no
-# checkpoint makes them smaller. Above this floor both ways shrink the activations, and together they multiply.
+# Neither reaches the budget alone. Did you look up 1,024 rows in section 1? They need {{alone_mib:.0f}} MiB, but eight
+# pieces need {{eighth_mib:.0f}}: the gradients of the earlier pieces are there all the time. Weights, the optimizer's
+# means and one set of gradients are {{floor_mib:.0f}} MiB, and no piece and no checkpoint makes them smaller. Above this floor
+# both ways shrink the activations: ÷ 8 and ÷ 10 make ÷ 80. (And the batch, if the card gets one piece at a time:
+# views from `x.split` keep all of it there.)
 #
-# Which way has the lowest price? **Sixteen pieces and nothing else**, if 512 rows are enough work for your card: no FLOP more and the same
-# numbers, only more launches (lesson 03). If not, pay for larger pieces with other rounding, or with {{more_flops:.0%}} more FLOPs. Where the floor
-# itself is too high, none of this helps. Then you need another optimizer, or more than one GPU (lesson 15).
+# Which way has the lowest price? **Sixteen pieces and nothing else**, if 512 rows are enough work for your card: no FLOP more
+# and the same numbers, only more launches in forward and backward (lesson 03). If not, pay with other
+# rounding, or with {{more_flops:.0%}} more FLOPs. Where the floor itself is too high, you need
+# another optimizer, or more than one GPU (lesson 15).
 #
-# Change `WAYS`, and look for a cheaper way that fits.
+# How few pieces fit with nothing else? Change `WAYS`.
 
 # %% [markdown]
 # ## The running example
 #
-# The function `through` says how the model goes through a layer. With a checkpoint, a layer keeps its input alone, and
-# computes everything else again in the backward pass.
+# `through` says how the model goes through a layer.
 
 # %% experiment
 from torch.utils.checkpoint import checkpoint
@@ -492,22 +489,26 @@ lighter = before.replace(through=through_checkpoint)
 board = running_example.compare(before, lighter)
 lesson.keep(script_mib=board.before.peak_bytes / 2**20, script_mib_now=board.after.peak_bytes / 2**20)
 lesson.keep(script_slower=board.after.step_s / board.before.step_s - 1)
+lesson.keep(short_simulated=experiments.longer("simulated"), short_recorded=experiments.longer("recorded"))
 board
 
 # %% [markdown]
 # The peak falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. The price is a second forward pass through every layer:
-# the step takes {{script_slower:.0%}} longer. The script fits easily without checkpoints, so here they buy nothing that is
-# needed, and lesson 10 goes on without them. They pay where the freed memory lets a larger batch in, or where the model does
-# not fit otherwise.
+# the *simulated* step takes {{script_slower:.0%}} longer. A real one may pay more (last row: the CPU): each checkpoint is Python
+# too, which the simulator does not count. In *Further* a short step with checkpoints takes {{short_recorded:.1f}} times as
+# long on a recorded H100, where the simulator says {{short_simulated:.1f}}.
+#
+# The script fits without checkpoints, so lesson 10 goes on without them. They pay where a larger batch, or the
+# model, does not fit otherwise.
 
 # %% [markdown]
 # ## Your own script
 #
-# Find out first in which phase your peak is.
+# In which phase is your peak?
 #
-# - If the peak is in *step*, fewer activations do not help. Try `AdamW(..., fused=True)`, then an optimizer with less state.
-# - If it is in *forward* or *backward*, first let go of what has a needless name (section 4), which is free. Then try smaller
-#   pieces, then checkpoints around each block, then offloading (*Further*).
+# - In *step*: try `AdamW(..., fused=True)`, then an optimizer with less state.
+# - In *forward* or *backward*: first drop needless names (section 4), which is free. Then try smaller pieces, then
+#   checkpoints around each block, then offloading (*Further*).
 
 # %% experiment
 from helpers.own_script import simulated_cuda, toy
@@ -516,6 +517,7 @@ with simulated_cuda("H100"):  # at home: without this line, on your own GPU
     model, optimizer, loss_fn, loader, device, step = toy("cuda", width=4096, batch=1024)
 
     step(next(iter(loader)))  # a warm-up: AdamW makes its running means in the first step
+    optimizer.zero_grad()
     x, y = (part.to(device) for part in next(iter(loader)))
     for phase in ("forward", "backward", "step"):
         torch.cuda.reset_peak_memory_stats()
@@ -526,13 +528,11 @@ with simulated_cuda("H100"):  # at home: without this line, on your own GPU
         else:
             optimizer.step()
         print(f"{phase}: peak {torch.cuda.max_memory_allocated() / 2**20:,.0f} MiB")
-    optimizer.zero_grad()
 
 # %% [markdown]
 # The toy's peak is in the optimizer's step: AdamW's temporary tensors stand beside weights, gradients and states.
-# `fused=True` makes none (lesson 06). Fewer activations would change nothing here.
 #
-# `memory.estimate(model, x)` from `helpers` works the same out without a card, and lesson 08's snapshot names the lines.
+# `memory.estimate(model, x)` from `helpers` works it out without a card; lesson 08's snapshot names the lines.
 #
 # ## Sources on trial
 
@@ -542,7 +542,7 @@ from helpers.lessons.saving_memory import claims
 lesson.verdicts(
     claims.on_trial(by_rows, off),
     evidence="live (CPU) · simulated (H100) · arithmetic",
-    shown=("09-learning-rate", "09-batchnorm", "09-checkpoint-compute"),
+    shown=("09-peak", "09-checkpoint-compute"),
 )
 
 # %% [markdown]
@@ -554,15 +554,14 @@ lesson.verdicts(
 # | With a large batch the peak is at the beginning of backward. | Small batches: in the optimizer's step. |
 # | Accumulate sums, divided by what counts in the whole batch. | BatchNorm: no division helps. |
 # | Checkpoint small parts, not the whole model. | A part whose input is as large as what it saves gains nothing by itself. |
-# | Computing all of forward again is a third more FLOPs. | Time: operators bound by bytes or launches have their own price. |
+# | Computing all of forward again is a third more FLOPs. | Time: in a short step a checkpoint's Python costs more. |
 # | No name for what backward does not need; `zero_grad()` before forward. | – |
 # | Pieces and checkpoints shrink activations. | Weights, optimizer and gradients stay: the floor. |
 #
 # **Read on**: PyTorch on [checkpoints](https://docs.pytorch.org/docs/stable/checkpoint.html) and on [hooks for saved
 # tensors](https://docs.pytorch.org/tutorials/intermediate/autograd_saved_tensors_hooks_tutorial.html); T. Chen and others,
 # [Training deep nets with sublinear memory cost](https://arxiv.org/abs/1604.06174) (2016); V. Korthikanti and others, [Reducing
-# activation recomputation in large transformer models](https://arxiv.org/abs/2205.05198) (2022); S. Rajbhandari and
-# others, [ZeRO](https://arxiv.org/abs/1910.02054) (2020), on static memory over several GPUs (lesson 15).
+# activation recomputation in large transformer models](https://arxiv.org/abs/2205.05198) (2022).
 
 # %% experiment
 lesson.progress()
@@ -706,6 +705,7 @@ for name, way in ways.items():
         layers = [nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)]
         blocks = [nn.Sequential(*layers).to("cuda") for _ in range(4)]
         h = torch.randn(1024, 1024, device="cuda", requires_grad=True)
+        h.mm(h)  # the first product asks for the matrix library's workspace
         before = torch.cuda.memory_allocated()
         for block in blocks:
             h = way(block, h)
@@ -907,11 +907,17 @@ you.against(
 # The same three ways and a fourth, with pinned memory, on a real GPU: on yours, or on the H100 of the recording.
 
 # %% experiment tags=["nbval-ignore-output"]
-experiments.on_a_real_card()
+experiments.on_a_real_card().show()
+experiments.checkpoints_python()
 
 # %% [markdown]
-# The recorded peaks are the simulated ones, nearly. The times are not. Copies from pageable memory take far longer there than simulated, and pinned memory is worth most of
-# it. And checkpoints cost more than their arithmetic: in a step this short the CPU's launches take the time (lesson 03), and checkpoints launch more.
+# The recorded peaks are the simulated ones, nearly. The times are not. Copies from pageable memory take far longer there than
+# simulated, and pinned memory is worth most of it.
+#
+# And checkpoints cost more than their arithmetic and their launches. The second table shows why: with next to no arithmetic, they
+# call a few operators more, and take several times as long. The rest is Python: a checkpoint calls a hook for each tensor that
+# is saved, and again for each that backward asks for. In a step this short the GPU waits for the CPU (lesson 03). A longer
+# step would hide it.
 #
 # **Exercise 9.5 — offload, and not the weights** (★★, 10 min)
 #

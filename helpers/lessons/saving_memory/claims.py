@@ -22,7 +22,9 @@ def on_trial(by_rows: Mapping[int, Estimate], off: Mapping[str, float]) -> list[
     """All claims of the lesson. by_rows: rows → the step of section 1; off: pieces → how far gradients are off, section 2."""
     phases = experiments.phases(by_rows)
     small, large = phases["peak with 16 rows"], phases["peak with 8,192 rows"]
-    right = max(off["8 equal pieces"], off["padded; sum of losses ÷ all targets that count"]) < 1e-9
+    right = (
+        max(off["pieces of 64"], off["pieces of 100, padded; sum of losses ÷ all targets that count"]) < 1e-9
+    )
     sgd, adam = map(experiments.times_as_far, (torch.optim.SGD, torch.optim.Adam))
     return [
         Claim(
@@ -33,7 +35,7 @@ def on_trial(by_rows: Mapping[int, Estimate], off: Mapping[str, float]) -> list[
             "confirmed"
             if small == large == "backward"
             else "partly: holds when activations outweigh gradients and the optimizer's temporaries",
-            "1 · What is there, and when is it the most?",
+            "1 · When does a step need the most memory?",
         ),
         Claim(
             "09-learning-rate",
@@ -41,13 +43,13 @@ def on_trial(by_rows: Mapping[int, Estimate], off: Mapping[str, float]) -> list[
             "with accumulation, scale the learning rate in proportion to the batch",
             f"accumulated and whole gradients {'agree to 1e-9' if right else 'differ'}: the step is the same. Without the "
             f"division by 8, SGD's step is {sgd:.1f} times as long, Adam's {adam:.1f} times",
-            "partly: holds when the batch it stands for grew, the optimizer is SGD and noise rules (lesson 06); "
+            "partly: holds when the whole batch grew, the optimizer is SGD, and the noise of the gradients limits the step (lesson 06); "
             "accumulation itself asks for nothing"
             if right
             else "confirmed",
             "2 · The batch in pieces",
         ),
-        batchnorm(off["8 equal pieces, the model has BatchNorm"]),
+        batchnorm(off["pieces of 64, the model has BatchNorm"]),
         checkpoint_compute(),
         book_checkpoint(),
         book_offload(),
@@ -83,8 +85,8 @@ def batchnorm(off: float) -> Claim:
         f"as it is, {int(updates)} updates in a step of 8 pieces; running mean as after the whole batch: {'yes' if as_whole[0] else 'no'}, "
         f"updated once at the end {'yes' if as_whole[1] else 'no'}. Gradients of the pieces as of the whole batch: "
         f"{'yes' if off < 1e-9 else 'no'}",
-        "partly: the averages for evaluation are then those of the whole batch, by momentum=0 and an update of one's own; each piece is "
-        "still normalised by itself, and the gradients are others"
+        "partly: the averages for evaluation are then those of the whole batch, if the layer's momentum is 0 for the pieces, and the "
+        "averages are updated by hand at the end; each piece is still normalised by itself, and the gradients are others"
         if as_whole == [False, True] and off > 1e-9
         else "refuted",
         "2 · The batch in pieces",
@@ -94,15 +96,13 @@ def batchnorm(off: float) -> Claim:
 def checkpoint_compute() -> Claim:
     """What checkpoints add to the FLOPs of forward and backward."""
     more = experiments.parts()
-    shares = "; ".join(
-        f"{name} {full:+.0%}, as torch does it {early:+.0%}" for name, (full, early) in more.items()
-    )
+    shares = "; ".join(f"{name} {full:+.0%} and {early:+.0%}" for name, (full, early) in more.items())
     plain, again = (_on_a_card(way)["peak"] / MIB for way in ("plain", "checkpoints"))
     return Claim(
         "09-checkpoint-compute",
         "five-strategies",
         "checkpointing adds 20 % compute",
-        f"8 blocks, peak {plain:,.0f} → {again:,.0f} MiB. FLOPs of forward and backward: {shares}",
+        f"more FLOPs, all of forward again and as torch does it: {shares}. Peak of the 8 blocks in Further: {plain:,.0f} → {again:,.0f} MiB",
         "partly: memory is saved; 20 % (here: between 15 and 25) is added when torch may skip the last matmul of each block, and all of forward "
         "again is a third more"
         if again < plain
