@@ -27,16 +27,15 @@ def promises(
         ax.plot([low, high], [row, row], "|", color=colour, markersize=12, markeredgewidth=2, zorder=2)
         ax.plot([ratio], [row], marker, color=colour, markersize=6, markeredgecolor=style.PAPER, zorder=3)
     at = [list(rows).index(name) for name in promised]
-    ax.plot(
-        list(promised.values()), at, "|", color=style.VERMILLION, markersize=26, markeredgewidth=2.5, label="the promise", zorder=4
-    )  # fmt: skip
+    ax.plot(list(promised.values()), at, "|", color=style.VERMILLION, markersize=26, markeredgewidth=2.5, zorder=4)  # fmt: skip
+    first, row = next(zip(promised.values(), at, strict=True))
+    ax.annotate("the promise", (first, row - 0.5), ha="center", va="bottom", color=style.VERMILLION)
     ticks = (1, 1.2, 1.5, 2, 3)
     ax.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
     ax.minorticks_off()
     style.row_names(ax, list(rows))
-    ax.set_ylim(len(rows) - 0.5, -0.7)
+    ax.set_ylim(len(rows) - 0.5, -1)
     ax.set_xlabel("time before ÷ time after")
-    ax.legend(loc="lower right")
     right = ax.twinx()
     style.row_names(right, [f"{ratio:.2f}×  [{low:.2f}, {high:.2f}]" for ratio, low, high in rows.values()])
     right.set_ylim(ax.get_ylim())
