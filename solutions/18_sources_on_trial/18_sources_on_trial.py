@@ -103,11 +103,14 @@ you = lesson.predict(
 
 # %% experiment
 counted = {word: claims.part(word) for word in ("confirmed", "refuted")}
-lesson.keep(**claims.numbers)
+lesson.keep(claims=len(claims.rows), untested=claims.total["untested"], tested=claims.tested)
+in_ten = claims.of_ten
+lesson.keep(partly=in_ten("partly"), confirmed=in_ten("confirmed"), refuted=in_ten("refuted"))
+lesson.keep(all_partly=claims.total["partly"], named=claims.with_a_condition)
 you.against(counted | {"most refuted": claims.most("refuted")}, claims.picture(), evidence="arithmetic")
 
 # %% [markdown]
-# Of ten claims, about {{confirmed}} hold as they stand, {{refuted}} do not hold, and {{partly}} hold in part. Of the {{all_partly}}
+# Of ten claims, about {{confirmed}} hold as they stand, {{partly}} in part, and {{refuted}} not at all. Of the {{all_partly}}
 # verdicts "partly", {{named}} name a condition: "holds when …". The others name the part that holds. One counter-case is
 # enough for "partly", and we chose the cases: these shares are ours, too.
 #
@@ -176,7 +179,10 @@ you = lesson.predict(
 designs = {"one size, 32": trial_of_foreach([32]), "one size, 3": trial_of_foreach([3])}
 designs["3, no control"] = experiments.without_control(designs["one size, 3"])
 designs["all sizes"] = trial_of_foreach(SIZES)
-lesson.keep(**experiments.of_trial(designs["all sizes"], size=3))
+fails, holds = experiments.border(designs["all sizes"])
+lesson.keep(fails=fails, holds=holds)
+before, control, after = designs["one size, 3"][3]
+lesson.keep(before=before, control=control, after=after)
 you.against(
     {name: experiments.word(trial) for name, trial in designs.items()},
     experiments.counts_table(designs),
@@ -402,7 +408,11 @@ check_judge(
 
 # %% experiment
 plain, best, graphed = (running_example.after(rung) for rung in ("00", "10", "10+07"))
-lesson.keep(**experiments.of_ladder(plain, best, graphed))
+first, last, replayed = map(running_example.score, (plain, best, graphed))
+times, off = first.step_s / last.step_s, experiments.off()
+lesson.keep(memory=last.peak_bytes / first.peak_bytes, times=times, off=off)
+lesson.keep(least=times * (1 - off) / (1 + off))
+lesson.keep(graph_times=first.step_s / replayed.step_s, graph_memory=replayed.peak_bytes / first.peak_bytes)
 running_example.compare(plain, best)
 
 # %% [markdown]
@@ -437,7 +447,7 @@ def step_with(**options):
 
 before, control, after = step_with(), step_with(), step_with(fused=True)
 for name, changed in (("control", control), ("claim", after)):
-    print(name, compare(before, changed, pairs=10))  # a ratio, its interval and a verdict
+    print(name, compare(before, changed, pairs=20))  # a ratio, its interval and a verdict
     print(count(before).operators, "→", count(changed).operators, "operators")
 
 # %% [markdown]

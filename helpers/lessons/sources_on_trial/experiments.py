@@ -7,20 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from helpers import running_example
 from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lesson.claim import WORDS
 from helpers.lessons.sources_on_trial import promises_picture, shares_picture, verdicts
 from helpers.lessons.sources_on_trial.verdicts import Verdict
 from helpers.plots.picture import Picture
 from helpers.text.tables import Table, table
-
-if TYPE_CHECKING:
-    from helpers.running_example import Script
 
 ARITHMETIC, CPU = "arithmetic", "live (CPU)"
 #: a share is below one of these, and its words
@@ -59,12 +55,9 @@ class Claims:
         return max(counted, key=counted.__getitem__)
 
     @property
-    def numbers(self) -> dict[str, int]:
-        """What the text says of them."""
-        tenths = {word: self.of_ten(word) for word in ("confirmed", "partly", "refuted")}
-        partly, named = conditions(self).values()
-        counted = {"claims": len(self.rows), "untested": self.total["untested"], "tested": self.tested}
-        return tenths | counted | {"all_partly": partly, "named": named}
+    def with_a_condition(self) -> int:
+        """How many of the verdicts "partly" name a condition: "holds when …"."""
+        return sum("holds" in row.verdict for row in self.rows if row.word == "partly")
 
     def of_ten(self, word: str) -> int:
         """Of ten tested claims, how many have this word; all words together make ten."""
@@ -155,13 +148,6 @@ def words_of(claims: Claims, names: Mapping[str, str]) -> tuple[dict[str, str], 
     return {q: r.word for q, r in rows.items()}, table(shown, columns, evidence=_evidence(rows.values()))
 
 
-def conditions(claims: Claims) -> dict[str, int]:
-    """How many of the claims that are partly true are true under a condition that can be named ("holds when …")."""
-    partly = [row.verdict for row in claims.rows if row.word == "partly"]
-    named = sum("holds" in verdict for verdict in partly)
-    return {"partly": len(partly), "with a condition": named}
-
-
 # --- a trial and its counts ---------------------------------------------------------------------------------------
 
 #: size → operators before, with the control (None: there was none), after
@@ -183,11 +169,10 @@ def without_control(trial: Counts) -> Counts:
     return {n: (before, None, after) for n, (before, _, after) in trial.items()}
 
 
-def of_trial(trial: Counts, size: int) -> dict[str, int | None]:
-    """What the text says of a trial: its counts at a size, the largest one at which it fails, the smallest at which it holds."""
-    holds = [n for n, counts in trial.items() if halved(*counts)]
-    before, control, after = trial[size]
-    return {"before": before, "control": control, "after": after, "fails": max(set(trial) - set(holds)), "holds": min(holds)}  # fmt: skip
+def border(trial: Counts) -> tuple[int, int]:
+    """The largest size at which it fails, and the smallest at which it holds."""
+    holds = {n for n, counts in trial.items() if halved(*counts)}
+    return max(set(trial) - holds), min(holds)
 
 
 def counts_table(trials: Mapping[str, Counts], what: str = "parameters") -> Table:
@@ -303,16 +288,8 @@ def fresh_picture(interval: Interval) -> Picture:
 # --- the running example ------------------------------------------------------------------------------------------
 
 
-def of_ladder(plain: Script, best: Script, graph: Script) -> dict[str, float]:
-    """What the text says of the scripts' steps: times as fast and share of memory, the second and third against the first.
-
-    least: the ratio if the simulator is off as far as it ever was, for the one script up and for the other down.
-    """
+def off() -> float:
+    """How far the worst of the simulated steps is from its measurement, as the tables say."""
     from helpers.simulator.devices import steps_off_by  # here, since grading imports this module
 
-    first, last, replayed = map(running_example.score, (plain, best, graph))
-    times, off = first.step_s / last.step_s, steps_off_by()
-    return {
-        "times": times, "memory": last.peak_bytes / first.peak_bytes, "off": off, "least": times * (1 - off) / (1 + off),
-        "graph_times": first.step_s / replayed.step_s, "graph_memory": replayed.peak_bytes / first.peak_bytes,
-    }  # fmt: skip
+    return steps_off_by()
