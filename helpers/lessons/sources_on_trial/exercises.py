@@ -11,7 +11,7 @@ import torch
 
 from helpers import check
 from helpers.check.judges import each
-from helpers.lessons.sources_on_trial.experiments import Series
+from helpers.lessons.sources_on_trial.experiments import Series, student
 
 # --- 18.2 judge ---------------------------------------------------------------------------------------------------
 
@@ -44,7 +44,7 @@ class Claim:
     @property
     def half(self) -> float:
         """A ratio's interval reaches so many times up and down when the pairs are shared out evenly."""
-        return math.exp(2 * self.scatter / math.sqrt(PAIRS / 2))
+        return math.exp(student(PAIRS // 2) * self.scatter / math.sqrt(PAIRS / 2))
 
     @property
     def verdict(self) -> str:
@@ -109,7 +109,7 @@ def _judged(report: check.Report) -> str | None:
             if not n:
                 return f"{text}\n  {version!r} never ran under {condition!r}"
             if n < PAIRS / 2 and claim.scatter:
-                reach = math.expm1(2 * claim.scatter / math.sqrt(n))
+                reach = math.expm1(student(n) * claim.scatter / math.sqrt(n))
                 return f"{text}\n  {n} pairs of {version!r} under {condition!r}: the interval reaches {reach:.1%} up and down"
     return text
 
@@ -123,7 +123,7 @@ def _does_not_follow(claim: Claim, runs: list[tuple[str, str, int]]) -> str | No
         if not (n := sum(parts)):
             return 0, math.inf
         # each run has the claim's scatter about its own mean
-        return n, 2 * claim.scatter * math.sqrt((n - len(parts)) / (n - 1) / n)
+        return n, student(n) * claim.scatter * math.sqrt((n - len(parts)) / (n - 1) / n)
 
     def settles_nothing(version: str, condition: str) -> str:
         n, reach = ran(version, condition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,17 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from helpers import plots
 from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lesson.claim import WORDS
-from helpers.lessons.sources_on_trial import shares_picture, verdicts
+from helpers.lessons.sources_on_trial import promises_picture, shares_picture, verdicts
 from helpers.lessons.sources_on_trial.verdicts import Verdict
 from helpers.plots.picture import Picture
 from helpers.text.tables import Table, table
 
 ARITHMETIC, CPU = "arithmetic", "live (CPU)"
-#: a share, and its words
-PARTS = {0.0: "hardly any", 0.125: "an eighth", 1 / 3: "a third", 0.6: "more than half"}
+#: a share is below one of these, and its words
+PARTS = {0.05: "under 5 %", 0.15: "5 to 15 %", 0.3: "15 to 30 %", 0.5: "30 to 50 %", math.inf: "over 50 %"}
 
 # --- the table of claims ------------------------------------------------------------------------------------------
 
@@ -45,9 +45,19 @@ class Claims:
         return len(self.rows) - self.total["untested"]
 
     def part(self, word: str) -> str:
-        """Of the tested claims, which part has this word: the nearest of PARTS."""
+        """Which part of the tested claims has this word, in the words of PARTS."""
         share = self.total[word] / self.tested
-        return PARTS[min(PARTS, key=lambda part: abs(part - share))]
+        return next(words for below, words in PARTS.items() if share < below)
+
+    def most(self, word: str) -> str:
+        """The source that has most claims with this word."""
+        counted = {source: of[word] for source, of in self.by(lambda row: row.source).items()}
+        return max(counted, key=counted.__getitem__)
+
+    @property
+    def with_a_condition(self) -> int:
+        """How many of the verdicts "partly" name a condition: "holds when …"."""
+        return sum("holds" in row.verdict for row in self.rows if row.word == "partly")
 
     def of_ten(self, word: str) -> int:
         """Of ten tested claims, how many have this word; all words together make ten."""
@@ -138,37 +148,68 @@ def words_of(claims: Claims, names: Mapping[str, str]) -> tuple[dict[str, str], 
     return {q: r.word for q, r in rows.items()}, table(shown, columns, evidence=_evidence(rows.values()))
 
 
-def conditions(claims: Claims) -> dict[str, int]:
-    """How many of the claims that are partly true are true under a condition that can be named ("holds when …")."""
-    partly = [row.verdict for row in claims.rows if row.word == "partly"]
-    named = sum("holds" in verdict for verdict in partly)
-    return {"partly": len(partly), "with a condition": named}
-
-
 # --- a trial and its counts ---------------------------------------------------------------------------------------
 
-#: size → operators before, with a change that does nothing, after
-Counts = Mapping[int, tuple[int, int, int]]
+#: size → operators before, with the control (None: there was none), after
+Counts = Mapping[int, tuple[int, int | None, int]]
+
+
+def halved(before: int, control: int | None, after: int) -> bool:
+    """Whether the change leaves half or less of the control's operators, without a control of those before."""
+    return after <= (before if control is None else control) / 2
 
 
 def word(trial: Counts) -> str:
-    """The verdict on "halves the operators", against the control, by counts that do not scatter."""
-    holds = [after <= control / 2 for _, control, after in trial.values()]
+    """The verdict on "halves the operators", by counts that do not scatter."""
+    holds = [halved(*counts) for counts in trial.values()]
     return "confirmed" if all(holds) else "partly" if any(holds) else "refuted"
+
+
+def without_control(trial: Counts) -> Counts:
+    return {n: (before, None, after) for n, (before, _, after) in trial.items()}
+
+
+def border(trial: Counts) -> tuple[int, int]:
+    """The largest size at which it fails, and the smallest at which it holds."""
+    holds = {n for n, counts in trial.items() if halved(*counts)}
+    return max(set(trial) - holds), min(holds)
 
 
 def counts_table(trials: Mapping[str, Counts], what: str = "parameters") -> Table:
     """Trials by their design, size by size. what: of which a size is the number."""
     rows = [
-        (design, size, *counts, "yes" if counts[2] <= counts[1] / 2 else "no", word(trial))
+        (
+            design,
+            size,
+            before,
+            "—" if control is None else control,
+            after,
+            "yes" if halved(before, control, after) else "no",
+            word(trial),
+        )
         for design, trial in trials.items()
-        for size, counts in trial.items()
+        for size, (before, control, after) in trial.items()
     ]
     columns = ["design", what, "before", "control", "after", "halved", "verdict of the design"]
     return table(rows, columns, evidence=CPU)
 
 
 # --- fresh claims, and their data ---------------------------------------------------------------------------------
+
+
+def student(n: int) -> float:
+    """How many standard errors a 95 % interval of n ≥ 6 pairs reaches: Student's t for n - 1 degrees of freedom, to 0.003.
+
+    By the series in Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 26.7.5.
+    """
+    z, f = 1.959964, n - 1
+    return (
+        z
+        + (z**3 + z) / 4 / f
+        + (5 * z**5 + 16 * z**3 + 3 * z) / 96 / f**2
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384 / f**3
+    )
+
 
 #: (before, after): paired numbers
 Pairs = tuple[list[float], list[float]]
@@ -231,12 +272,24 @@ FRESH = {
 
 
 def fresh_picture(interval: Interval) -> Picture:
-    """The three claims: of each condition the ratio and its interval, and below it the control's."""
-    rows = {}
+    """The three claims: of each condition the ratio and its interval, a mark at the promise, and below it the control's."""
+    rows, promised = dict[str, tuple[float, float, float]](), dict[str, float]()
     for name, claim in FRESH.items():
         runs, control = claim.numbers()
         for condition, pairs in runs.items():
-            rows[f"{name}, {claim.says}: {condition}"] = interval(*pairs)
-            rows[f"control of {name}: {condition}"] = interval(*control[condition])
+            row = f"{name}, {condition}, {len(pairs[0])} pairs"
+            promised[row] = claim.promised
+            rows[row] = interval(*pairs)
+            rows[f"control of {name}, {condition}"] = interval(*control[condition])
     title = "Three claims, each above its control"
-    return plots.speedup(rows, evidence="simulated (noisy machine)", title=title)
+    return promises_picture.promises(rows, promised, evidence="simulated (noisy machine)", title=title)
+
+
+# --- the running example ------------------------------------------------------------------------------------------
+
+
+def off() -> float:
+    """How far the worst of the simulated steps is from its measurement, as the tables say."""
+    from helpers.simulator.devices import steps_off_by  # here, since grading imports this module
+
+    return steps_off_by()

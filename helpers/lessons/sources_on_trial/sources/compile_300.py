@@ -8,6 +8,7 @@ from functools import cache
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.nn.utils import prune
 
 from helpers import compiling, count, simulate
@@ -109,11 +110,16 @@ def flattening() -> Outcome:
     written = [_result(lambda x: x.view(-1, 16 * 16 * 16), side) for side in (32, 64)]
     should = [_result(lambda x: x.flatten(1), side) for side in (32, 64)]
     ways = {"as written": written, "with `flatten(1)`": should}
+    try:
+        in_training = f"{F.cross_entropy(torch.rand(4, 10), torch.zeros(1, dtype=torch.long)):.1f}"
+    except ValueError as problem:
+        in_training = f"ValueError: {problem}"
     return (
         "; ".join(
             f"{way}: one picture of 32×32: {small}; of 64×64: {large}" for way, (small, large) in ways.items()
-        ),
-        "confirmed: for pictures of the size that the source fixes; of others it makes several rows each, without an error"
+        )
+        + f". The loss of 4 rows and 1 label: {in_training}",
+        "confirmed: for pictures of the size that the source fixes; a larger one becomes several rows, which only a loss notices"
         if written[0] == "(1, 10)"
         else "refuted",
     )
