@@ -4,17 +4,16 @@
 # ## What does the second GPU cost?
 #
 # Give each GPU a copy of the model and its own part of the batch. Before each step, bring the gradients of all GPUs together. This is
-# data parallelism. Its price: in every step the gradients cross a link that is much slower than a GPU's memory. This lesson counts what
-# is sent, says how long that takes on 2 and on 1,024 GPUs, and hides it behind backward. You need no second GPU: processes on this
-# machine send real messages, and simulated H100s do the rest.
+# data parallelism. Its price: in every step the gradients cross a link that is much slower than a GPU's memory. Here real processes send
+# the messages, and simulated H100s do the rest.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 119 min, most of it for two more exercises. **Before this** lessons 02
-# (autograd) and 05 (overlap).
+# **Time** 60 min, 22 of them for two exercises; *Further*: 119 min, 55 of them for two more. **Before this** lessons 02 (autograd) and
+# 05 (overlap).
 #
 # **Afterwards you can**
 # - say what an all-reduce puts on a link, and how long it takes;
 # - write a ring all-reduce from sends and receives;
-# - read off a timeline which communication the step waits for, and choose the bucket size that hides most of it.
+# - read off a timeline which communication the step waits for, and choose the bucket size that hides most.
 
 # %% setup
 import os
@@ -39,28 +38,28 @@ lesson.start("14_data_parallel", evidence=["live (CPU)", "simulated (H100)", "ar
 # A **rank** is one of several processes that know of each other. Ranks speak in
 # [**collectives**](https://docs.pytorch.org/docs/stable/distributed.html#collective-functions), calls that all of them make:
 #
-# - **all-reduce**: each rank gives a tensor, and each gets the sum of all;
-# - **broadcast**: all ranks get what one of them has;
-# - **all-gather**: all ranks get everybody's tensors, side by side.
+# - **all-reduce**: each gives a tensor, and each gets the sum of all;
+# - **broadcast**: all get what one has;
+# - **all-gather**: all get everybody's tensors, side by side.
 #
-# A library carries collectives out: here *gloo*, between CPUs; between GPUs NVIDIA's
-# [*NCCL*](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html). `ranks.run_ranks(f, 2)` runs `f` in two processes, and
-# `ranks.sent()` writes down what a rank sends. Two ranks train one small model with torch's own
-# [`DistributedDataParallel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) (DDP), each on
-# half of the batch. The model has 4 linear layers with a weight and a bias each. What does one rank send in its third step?
+# A library carries them out: *gloo* between CPUs, NVIDIA's [*NCCL*](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/index.html)
+# between GPUs. `ranks.run_ranks(f, 2)` runs `f` in two processes, and `ranks.sent()` writes down what a rank gives to collectives. Two
+# ranks train a model of 4 linear layers, each with a weight and a bias. They use torch's
+# [`DistributedDataParallel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) (DDP), each
+# on half of the batch. What does one rank give in its third step?
 
 # %% experiment
 you = lesson.predict(
     {
-        "numbers sent, against the parameters of the model": ...,
+        "numbers given to all-reduces, against the parameters": ...,
         "all-reduces in the step": ...,
-        "weights sent in the step": ...,
+        "weights given to collectives": ...,
         "the gradients are those of one process with the whole batch": ...,
     },
     choices={
-        "numbers sent, against the parameters of the model": ["half as many", "as many", "twice as many"],
+        "numbers given to all-reduces, against the parameters": ["half as many", "as many", "twice as many"],
         "all-reduces in the step": ["1", "4, one a layer", "8, one a parameter"],
-        "weights sent in the step": ["none", "all"],
+        "weights given to collectives": ["none", "all"],
         "the gradients are those of one process with the whole batch": ["yes", "no"],
     },
 )
@@ -91,29 +90,26 @@ measured = dict(zip(you, answers, strict=True))
 you.against(measured, experiments.records_table(records), evidence="live (CPU)")
 
 # %% [markdown]
-# One all-reduce carries all {{parameters:,}} gradients, {{third_bytes:,}} bytes of float32. It is made inside backward, when the last
-# parameter has its gradient. No weight, no activation and no sample is sent. The copies of the model begin equal and stay equal, because
-# each takes its step with the same gradients. Each rank divides its gradients by the number of ranks before they are added up, so the sum
-# is a mean: **the mean of two means over 16 samples is the mean over 32**. (Unequal parts break this. A model with BatchNorm sends more:
-# *Further*.)
-#
-# When the model is wrapped, DDP compares the shapes of the parameters and gives all ranks the weights of rank 0. In step 2 rank 0 says in which
-# order its gradients came: DDP groups them in that order (section 3). (With `static_graph=True` it says so a step later, and with
-# `find_unused_parameters=True` never.)
+# One all-reduce carries all {{parameters:,}} gradients, {{third_bytes:,}} bytes of float32, because all fit into one bucket (section 3).
+# The copies of the model begin equal, because DDP gives all ranks the weights of rank 0. They stay equal, because each takes its step
+# with the same gradients. Each rank divides its gradients by the number of ranks before they are added up, so the sum is a mean: **the
+# mean of two means over 16 samples is the mean over 32**. (Unequal parts break this. A model with BatchNorm sends more: *Further*.) In
+# step 2 rank 0 says in which order its gradients came: DDP groups them in that order.
 
 # %% [markdown]
 # ## 2 · What it takes: α and β
 #
-# A message over a link takes a fixed time **α**, whatever its size, and then **β** for each byte (1 ÷ bandwidth). For NVLink 4, inside
-# a node, α is {{nvlink_us:.1f}} µs and the bandwidth {{nvlink_gbs:.0f}} GB/s. For InfiniBand NDR, between nodes, it is {{ndr_us:.1f}} µs
-# and {{ndr_gbs:.0f}} GB/s. So count messages and bytes. There are two ways to make an all-reduce of S bytes among n ranks:
+# A message over a link takes a fixed time **α**, and then **β** for each byte (1 ÷ bandwidth). NVLink 4, inside a node: {{nvlink_us:.1f}}
+# µs, and {{nvlink_gbs:.0f}} GB/s. InfiniBand NDR, between nodes: {{ndr_us:.1f}} µs, and {{ndr_gbs:.0f}} GB/s. (NCCL reckons with these α
+# for a step of its ring.) There are two ways to make an all-reduce of S bytes among n ranks:
 #
 # - **Ring.** Cut the tensor into n pieces. In each step, every rank sends one piece to its right neighbour and receives one from its
-#   left neighbour. After n − 1 steps, each piece is summed up on one rank. After n − 1 more steps, all ranks have all sums. Each
-#   rank sends 2(n − 1) messages of S/n bytes, one after the other: 2(n − 1)(α + β S/n).
-# - **Tree.** The ranks stand in a tree of log₂ n levels. Each rank adds what it receives from below, and sends the sum up. The top rank
-#   then has the whole sum, which goes down the same way. All levels send at once, in small pieces that follow one another: about
-#   2 α log₂ n + 2 β S.
+#   left. After n − 1 steps, each piece is summed up on one rank. After n − 1 more, all ranks have all sums. Each rank sends 2(n − 1)
+#   messages of S/n bytes, one after the other: 2(n − 1)(α + β S/n).
+# - **Tree.** The ranks stand in a tree of log₂ n levels. Each adds what it receives from below, and sends the sum up. The whole sum goes
+#   down the same way. All levels send at once, in small pieces. A rank with two below it sends 3 S: one S up, two down. A rank with none
+#   sends S. So NCCL uses two trees, each for half of the tensor. Who has ranks below it in one has none in the other, and sends 3 S/2 +
+#   S/2 = 2 S: about 2 α log₂ n + 2 β S.
 
 # %% experiment
 nvlink, ndr = ranks.LINKS["NVLink 4"], ranks.LINKS["InfiniBand NDR"]
@@ -122,7 +118,7 @@ lesson.keep(ndr_us=1e6 * ndr.latency_s, ndr_gbs=ndr.bytes_per_s / 1e9)
 experiments.ring_steps(4)
 
 # %% [markdown]
-# Take 1,024 GPUs in place of 8, in one ring over InfiniBand NDR. How many times as much is each of the first three? And which way is
+# Take 1,024 GPUs in place of 8, in one ring over InfiniBand NDR. By what factor does each of the first three grow? And which way is
 # faster?
 
 # %% experiment
@@ -154,40 +150,39 @@ sent = {n: ranks.wire_bytes("all_reduce", GB, n) for n in (8, 1024)}
 grows = [sent[1024] / sent[8], takes(GB, 1024) / takes(GB, 8), takes(MB, 1024) / takes(MB, 8)]
 faster = [min(("ring", "tree"), key=lambda way: takes(size, n, way)) for size, n in ((GB, 8), (MB, 1024))]
 measured = dict(zip(you, [*map(experiments.in_range, grows), *faster], strict=True))
-lesson.keep(gigabyte=takes(GB, 1024, "tree") / takes(GB, 8) - 1)
 you.against(measured, experiments.ways_table(takes), evidence="arithmetic")
 
 # %% [markdown]
-# The **bytes** of a ring hardly depend on n. A rank sends 2(n − 1)/n · S: S with two ranks, and never more than 2 S. No all-reduce that
-# is made of sends between ranks can do with less ([Patarasuk and Yuan, 2009](https://doi.org/10.1016/j.jpdc.2008.09.002)).
+# The **bytes** of a ring hardly depend on n. A rank sends 2(n − 1)/n · S, never more than 2 S. No all-reduce made of sends lets its
+# busiest rank send less ([Patarasuk and Yuan, 2009](https://doi.org/10.1016/j.jpdc.2008.09.002)).
 #
 # The **messages** of a ring do depend on n: there are 2(n − 1), one after the other. So a ring is best for much data among few ranks.
-# For 1 MB the tree is faster already among 8. For 1 GB the ring is faster among 8; among 64 the tree is a little faster. NCCL estimates both times and
-# takes the faster way ([tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)). Then 1 GB among 1,024 GPUs takes
-# only {{gigabyte:.0%}} longer than among 8.
+# Among 1,024 it takes 2,046 steps, and the tree 20. For 1 MB the tree would be faster even if its α were fifty times as large. NCCL
+# estimates these and other ways, each with its own α, and takes the fastest
+# ([tuning.cc](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc)). (Real links are slower, and shared.)
 #
-# Two rules follow. **Few large messages are faster than many small ones**, because each message costs its α. **A message cannot begin
-# before its last number is there**, so one very large message begins late.
-#
-# (Real links are slower, and shared. Take the model for what grows with what, and not for the milliseconds.)
+# Two rules follow. **Few large messages are faster than many small ones**, because each costs its α. **A message cannot begin before its
+# last number is there**, so one very large message begins late.
 
 # %% [markdown]
 # **Exercise 14.1 — a ring all-reduce from sends and receives** (★★★, 12 min)
 #
-# Write what the picture shows. Number the pieces 0 … n − 1, and the steps s = 0 … 2n − 3 (the picture counts steps from 1). In step s,
-# rank r sends piece (r − s) mod n and receives piece (r − s − 1) mod n. No rank may send more than 2(n − 1) pieces, each an n-th of the
-# tensor, rounded up.
+# Write what the picture shows. Number the pieces 0 … n − 1, and the steps s = 0 … 2n − 3 (the picture counts from 1). In step s, rank r
+# sends piece (r − s) mod n and receives piece (r − s − 1) mod n.
 #
-# <details><summary>Hint 1</summary>Up to step n − 2 a rank adds what it receives. After these n − 1 steps, piece (r + 1) mod n is
-# complete on rank r, and the numbering goes on with just this piece. From now on a received piece replaces the old one.</details>
+# If ranks wait for ever, the test ends them, and says where each one waits. To see what they print, call
+# `ranks.run_ranks(ring_all_reduce, 3, torch.ones(6))` in a cell of your own.
 #
-# <details><summary>Hint 2</summary>If every rank first sends and then receives, all may wait for each other for ever. Begin both
+# <details><summary>Hint 1</summary>Up to step n − 2 a rank adds what it receives. Then piece (r + 1) mod n is complete on rank r, and the
+# numbering goes on with just this piece. From now on a received piece replaces the old one.</details>
+#
+# <details><summary>Hint 2</summary>If every rank first sends and then receives, all may wait for ever. Begin both
 # (<code>dist.isend</code>, <code>dist.irecv</code>), then wait for both. The tensor that receives must be contiguous, and must not
 # overwrite the piece to which its numbers are added.</details>
 #
-# <details><summary>The idea</summary><code>x.view(-1).tensor_split(n)</code> gives n views, of unequal lengths if need be. Make 2(n − 1)
-# steps. In step s send view (r − s) mod n and receive view (r − s − 1) mod n. While s &lt; n − 1, receive into a spare tensor and add;
-# afterwards receive straight into the view.</details>
+# <details><summary>The idea</summary><code>x.view(-1).tensor_split(n)</code> gives n views, of unequal lengths if need be. In each of the
+# 2(n − 1) steps send one and receive one, as numbered above. While s &lt; n − 1, receive into a spare tensor and add; afterwards receive
+# straight into the view.</details>
 
 
 # %% exercise="ring_all_reduce"
@@ -238,19 +233,22 @@ check_ring_all_reduce(
 # %% [markdown]
 # ## 3 · Hide it: buckets and overlap
 #
-# Backward computes the gradient of the last layer first. While it works on the layers before, the link is idle. So send early. But do
-# not send each gradient by itself, because each all-reduce costs its α. DDP collects gradients in **buckets**, in the order in which
-# they come, about the reverse of the model's order. When a bucket is full, its all-reduce starts on a stream of its own, and backward
-# goes on. Communication that still runs when backward has ended is **exposed**: the step waits for it.
+# Backward computes the gradient of the last layer first. So send early. But do not send each gradient by itself, because each all-reduce
+# costs its α. DDP collects gradients in **buckets**, in the order in which they come, about the reverse of the model's. By default the
+# first is full with 1 MiB, so that sending begins early, and the others with 25 MiB. When a bucket is full, its all-reduce starts on a
+# stream of its own, and backward goes on. What still runs when backward has ended is **exposed**: the step waits for it.
 #
-# Eight large layers on one of 64 simulated H100s, twice: all gradients in one message after backward, and with DDP.
+# Eight linear layers of 4,096 × 4,096 in bf16, on one of 64 simulated H100s. Each layer's gradient has 32 MiB, and so fills a bucket. The
+# step twice: all gradients in one message after backward, and with DDP.
 
 
 # %% experiment
 def lump(model):
-    flat = torch.cat([p.grad.flatten() for p in model.parameters()])
+    grads = [p.grad for p in model.parameters()]
+    flat = torch.cat([grad.flatten() for grad in grads])
     dist.all_reduce(flat)  # one message, after backward
-    flat.div_(dist.get_world_size())
+    for grad, total in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):
+        torch.div(total.view_as(grad), dist.get_world_size(), out=grad)
 
 
 runs = {
@@ -262,18 +260,44 @@ timelines = {name: (run.gpu, run.began_s) for name, run in runs.items()}
 plots.compared(timelines, title="One step on rank 0 of 64: kernels, all-reduces, exposed time")
 
 # %% [markdown]
-# DDP sends the same bytes in eight messages, and takes {{ddp_ms:.1f}} ms in place of {{lump_ms:.1f}}. The lowest bars are the exposed
-# time. Between DDP's all-reduces are gaps: the link is not busy all the time. But the *last* all-reduce cannot hide: backward is over
-# when it starts.
+# DDP sends the same bytes in eight messages, and takes {{ddp_ms:.1f}} ms in place of {{lump_ms:.1f}}. Exposed (the lowest bar) are the
+# end of message 7 and all of message 8. The *last* all-reduce cannot hide: backward is over when it starts. The last blue pieces copy the
+# means back into the gradients. DDP's first one is longer, mainly because its all-reduces take part of the GPU from the kernels.
 #
-# How large should a bucket be? Small buckets pay an α each, and at many ranks they queue up. Large buckets begin late. By default the
-# first bucket has 1 MiB, so that sending begins early, and the others 25 MiB. On fast links little depends on the size (*Further* has
-# sliders for it). On a slow network much does:
+# How large should a bucket be? On fast links little depends on it (*Further* has sliders). Now a slow one: nodes of 8 GPUs joined by
+# Ethernet of 25 Gbit/s. A step of GPT-2 takes {{slow_alone_ms:.0f}} ms without sending, and makes {{slow_mb:.0f}} MB of gradients. Which
+# waits less, buckets of 1 MiB or all in one? How much longer is the step with DDP's default?
+
+# %% experiment
+you = lesson.predict(
+    {
+        "16 ranks: waits less": ...,
+        "64 ranks: waits less": ...,
+        "64 ranks, default: the step is longer by": ...,
+    },
+    choices={
+        "16 ranks: waits less": ["1 MiB", "all in one"],
+        "64 ranks: waits less": ["1 MiB", "all in one"],
+        "64 ranks, default: the step is longer by": ["1 to 5 %", "5 to 25 %", "more than 25 %"],
+    },
+)
+
+# %% experiment
+answers = [experiments.waits_less(n, "1 MiB", "all in one") for n in (16, 64)]
+answers += [experiments.longer(experiments.slow_plan(64, "default"))]
+alone_ms, lump_ms, window_ms, mb = experiments.slow_numbers()
+lesson.keep(slow_alone_ms=alone_ms, slow_lump_ms=lump_ms, slow_window_ms=window_ms, slow_mb=mb)
+you.against(dict(zip(you, answers, strict=True)), experiments.slow_table(), evidence="simulated (H100)")
+
+# %% [markdown]
+# Among 16 ranks all in one is worse: nothing hides. Among 64, 1 MiB is worse: an all-reduce takes more messages there, and each small
+# bucket pays for them. But no size saves the step. Even one message takes {{slow_lump_ms:.0f}} ms among 64, and the gradients come within
+# the last {{slow_window_ms:.0f}} ms of backward. **What does not fit into these is exposed**, whatever the buckets. Then send less
+# (*Further*). Does any size beat the default?
 #
 # **Exercise 14.2 — choose the bucket size** (★★, 10 min)
 #
-# You know when each gradient is ready, and what a message costs on your link. Find the bucket size with which the last all-reduce ends
-# earliest. Every size is allowed, not only round ones.
+# Find the bucket size, of all sizes, with which the last all-reduce ends earliest.
 #
 # <details><summary>Hint 1</summary>First compute the end for one size. Go through the gradients, and close a bucket with the gradient
 # with which it reaches the size. Send the bucket when it is full <em>and</em> the bucket before it has been sent.</details>
@@ -281,7 +305,7 @@ plots.compared(timelines, title="One step on rank 0 of 64: kernels, all-reduces,
 # <details><summary>Hint 2</summary>There are infinitely many sizes, but few different ways to cut. A slightly larger size makes another
 # cut only when it passes the sum of some gradients that follow one another.</details>
 #
-# <details><summary>The idea</summary>The candidates are the sums of <code>sizes[i:j]</code> for all i &lt; j, some hundreds or thousands.
+# <details><summary>The idea</summary>The candidates are the sums of <code>sizes[i:j]</code> for all i &lt; j.
 # Compute the end for each, and take the size with the smallest.</details>
 
 
@@ -358,21 +382,20 @@ check_choose_cap(steps, best=[best_of(*step) for step in steps])
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your search on a training step of GPT-2, with nodes of 8 GPUs joined by Ethernet of 25 Gbit/s:
+# Your search on the same step:
 
 # %% experiment
 experiments.caps_table(choose_cap)
 
 # %% [markdown]
-# The best size among 16 ranks is a poor one among 64, where an all-reduce takes more messages. Among 64, DDP's default is even better
-# than the best single size: its small first bucket is on the link early.
+# Among 16 ranks the best size gains a little. Among 64 it does not reach the default, whose small first bucket is on the link early.
 
 # %% [markdown]
 # ## 4 · What is left of n GPUs
 #
-# The eight layers once more, with DDP. Each GPU has a batch of its own, so 100 % means "n GPUs do n times the work". Then come two
-# kinds of bad luck. *Uneven kernels* take more or less time on each rank, at random, typically by 10 %. With *one slow rank*, the
-# kernels of 1 rank of 64 always take 1.5 times as long. How much is left of 100 %?
+# The eight layers once more, with DDP. Each GPU has a batch of its own, so 100 % means "n GPUs do n times the work". Without DDP a step
+# takes {{alone_ms:.1f}} ms. DDP sends, and it copies: each gradient into its bucket, and each mean out again. *Uneven kernels* take more
+# or less time, at random, typically by 10 %. With *one slow rank*, the kernels of 1 rank of 64 take 1.5 times as long. How much is left?
 
 # %% experiment
 you = lesson.predict(
@@ -385,27 +408,32 @@ DDP, slow = nn.parallel.DistributedDataParallel, experiments.one_slow(64)
 tried = [experiments.step_on(2, DDP), experiments.step_on(1024, DDP), experiments.uneven(1024), slow]
 left = [experiments.left(run) for run in tried]
 lesson.keep(left_2=left[0], left_1024=left[1], left_uneven=left[2], left_slow=left[3])
+lacks, copies, last, shared = experiments.points_of_2()
+lesson.keep(all_points=lacks, copy_points=copies, last_points=last, share_points=shared)
+lesson.keep(
+    alone_ms=1e3 * experiments.alone().seconds, left_views=experiments.left(experiments.with_views(2))
+)
 picture = plots.overlapped(slow.gpu, since_s=slow.began_s, title="Rank 0, while rank 3 of 64 is slow")
 measured = dict(zip(you, map(experiments.share, left), strict=True))
 you.against(measured, experiments.efficiency_table(lump), picture, evidence="simulated (H100)")
 
 # %% [markdown]
-# **With two GPUs** {{left_2:.0%}} is left. Three things take the rest (see the line under the table). DDP copies gradients into
-# buckets and sums out again, even on one GPU. Collectives are kernels, too, and take part of the GPU from the others. And the last
-# all-reduce is exposed. From 8 to 64 GPUs the slower link between nodes is added. From 64 to 1,024 a GPU sends hardly a byte more,
-# only more messages: {{left_1024:.0%}} is left.
+# **With two GPUs** {{left_2:.0%}} is left. Of the missing {{all_points:.0f}} points, DDP's copies take {{copy_points:.0f}} and the
+# exposed last all-reduce {{last_points:.0f}}. The other {{share_points:.0f}}: collectives are kernels, too, and take part of the GPU.
+# **So the second GPU costs more for copies than for the link.** With `gradient_as_bucket_view=True` nothing is copied out:
+# {{left_views:.0%}}. Beyond 8 GPUs the slower link between nodes is added. From 64 to 1,024 a GPU sends hardly a byte more, only more
+# messages: {{left_1024:.0%}}.
 #
 # With uneven kernels all ranks wait in each all-reduce for the slowest one: {{left_uneven:.0%}}. One slow GPU makes all others slow:
-# {{left_slow:.0%}}. How do you find it? On the timeline of every *other* rank, such as the one in the picture, the collectives are long,
-# because these ranks wait in them (pale). **The rank that never waits is the slow one.**
+# {{left_slow:.0%}}. How do you find it? On the timeline of every *other* rank, such as this one, the collectives are long, because they
+# wait (pale). **The rank whose collectives are shortest is the slow one.**
 
 # %% [markdown]
 # ## The running example
 #
-# One line spreads the script over GPUs. Below are lesson 10's script on one simulated H100 and the same script on each of
-# eight, which average their gradients. (Lesson 10's graph stays out: the simulated GPU captures no collectives.) The losses
-# come from two real processes on this machine. Both take the same batch here, so the losses have to stay the same. In real
-# training every GPU takes a batch of its own.
+# Below are lesson 10's script on one simulated H100 and on each of eight, which average their gradients. Both run without its CUDA graph,
+# because the simulated GPU captures no collectives. The losses come from two real processes, with the same batch, so they have to stay
+# the same.
 
 # %% experiment
 from helpers import running_example
@@ -425,55 +453,60 @@ lesson.keep(script_tokens=8 * board.before.step_s / board.after.step_s)
 board
 
 # %% [markdown]
-# A step takes {{script_slower:.0%}} longer. But eight GPUs take eight batches in that time: {{script_tokens:.1f}} times as many tokens a
-# second as one. Each GPU brings {{script_sent:.1f}} MiB a step into the all-reduces, a float32 gradient for each weight. (The table counts
-# this. The ring of section 2 puts up to twice as much on the link.) And it launches {{script_launches_now:.0f}} times in place of
-# {{script_launches:.0f}}: DDP copies gradients into its buckets and out again. These launches cost time, because this step waits for
-# launches already. Two options of DDP need fewer copies or launches: try `gradient_as_bucket_view=True` and `batched_grad_copy=True` in
-# the cell above.
+# A step takes {{script_slower:.0%}} longer, but eight GPUs take eight batches in that time: {{script_tokens:.1f}} times as many tokens a
+# second. Each GPU gives {{script_sent:.1f}} MiB a step to all-reduces, a float32 gradient for each weight (the row *bytes sent to other
+# ranks*; a ring puts up to twice as much on the link). It launches {{script_launches_now:.0f}} times in place of {{script_launches:.0f}}:
+# DDP copies, and this step waits for launches already. Try `gradient_as_bucket_view=True` and `batched_grad_copy=True` above.
 
 # %% [markdown]
 # ## Your own script
 #
-# First ask what sending costs at all. A comm hook says what DDP sends of a bucket.
-# [`noop_hook`](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) sends nothing, so the difference between the two times below
-# is the most that you can gain. Is it small? Then leave the buckets alone. Is it large? Compare the bytes of gradients with your link
-# (section 2). Then accumulate with `no_sync`, send 16 bits (both in *Further*), or try other buckets, in this order. If the ranks'
-# times differ without sending, look for the slow rank first. On GPUs each rank must take its own, before the model goes to one:
-# `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))` at the top of the script. Without it all ranks take the first GPU, and NCCL refuses.
+# A **comm hook** is a function of yours in place of DDP's all-reduce of a bucket. `allreduce_hook` does what DDP does.
+# [`noop_hook`](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) sends nothing, so the difference between the two medians below
+# (without the optimizer) is the most that you can gain. Is it small? Leave the buckets alone. Is it large? Compare the bytes of gradients
+# with your link (section 2). Then accumulate with `no_sync` (fewer optimizer steps, larger batches), send 16 bits (both in *Further*), or
+# try other buckets, in this order. Do the ranks differ without sending? Look for the slow one first.
 
 # %% experiment
 from helpers.own_script import toy
 
 model, optimizer, loss_fn, loader, device, step = toy()  # at home: your own
 
-import copy
-import time
+from itertools import islice
+from statistics import median
+from time import perf_counter
 
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())  # under torchrun: nothing in ()
-try:
-    for hook in (None, noop_hook):
-        ddp = DistributedDataParallel(copy.deepcopy(model))
-        if hook:
-            ddp.register_comm_hook(None, hook)
-        for _ in ("warm-up", "measured"):
-            began = time.perf_counter()
-            for x, y in loader:
-                (loss := loss_fn(ddp(x.to(device)), y.to(device))).backward()
+
+def compare(model, loss_fn, loader, device):
+    now, took = {}, {allreduce_hook: [], noop_hook: []}
+    ddp = DistributedDataParallel(model)
+    ddp.register_comm_hook(now, lambda now, bucket: now["hook"](None, bucket))
+    for x, y in islice(loader, 100):
+        for now["hook"] in took:  # in turn
+            ddp.zero_grad()
+            dist.barrier()  # all begin together
+            began = perf_counter()
+            (loss := loss_fn(ddp(x.to(device)), y.to(device))).backward()
             loss.item()  # waits for the GPU
-        took_ms = (time.perf_counter() - began) / len(loader) * 1e3
-        name = hook.__name__ if hook else "sent as it is"
-        print(f"rank {dist.get_rank()}, {name}: ≈ {took_ms:.2f} ms a step")
-finally:  # or the next cell meets this group
-    dist.destroy_process_group()
+            took[now["hook"]].append(1e3 * (perf_counter() - began))
+    print(dist.get_rank(), *(f"{hook.__name__} ≈ {median(ms):.2f} ms" for hook, ms in took.items()), sep=", ")
+
+
+from helpers import ranks
+
+_ = ranks.run_ranks(compare, 2, model, loss_fn, loader, device)  # at home: see below
 
 # %% [markdown]
-# Here is one rank. It has nobody to send to, so the difference of the two times is noise. Two ranks or more, each with this
-# script:
+# Sending takes most of the toy's step, and not for the bytes of its (16 + 1) · 32 + (32 + 1) · 4 = 676 gradients. It is α: gloo's calls,
+# and two processes that wait for each other.
+#
+# At home, put `dist.init_process_group()` and `compare(model, loss_fn, loader, device)` in place of the last two lines. On GPUs, begin
+# the script with `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`. Else all ranks take the first GPU, and NCCL refuses. Then:
 #
 # ```bash
 # torchrun --standalone --nproc-per-node 2 train.py
@@ -482,29 +515,28 @@ finally:  # or the next cell meets this group
 # %% [markdown]
 # ## Sources on trial
 #
-# Three claims that matter here. Five more wait for lesson 18.
+# Two claims that matter here. Six more wait for lesson 18.
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.lessons.data_parallel import claims
 
-three = ("14-eight-cards", "14-buckets", "14-nodes")
-lesson.verdicts(claims.on_trial(), evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
+shown = ("14-buckets", "14-nodes")
+lesson.verdicts(claims.on_trial(), evidence="live (CPU) · simulated (H100) · arithmetic", shown=shown)
 
 # %% [markdown]
 # ## Recap
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | An all-reduce by ring puts 2(n − 1)/n · S on each link: at most 2 S, however many ranks. | Small S or many ranks: then 2(n − 1) messages count, and a tree is faster. |
-# | Hide sending behind backward. | The last bucket never hides; where sending takes longer than backward, the difference is exposed. |
-# | Keep DDP's default buckets, 1 MiB and then 25. | Slow links or many ranks: measure. |
-# | The mean of the ranks' gradients is the gradient of the whole batch. | Unequal parts; losses that are not means over samples; layers that look at the batch, such as BatchNorm. |
-# | n GPUs do n times the work. | Everybody waits for the slowest rank, and for the slowest link. |
+# | An all-reduce by ring puts 2(n − 1)/n · S on each link, at most 2 S. | Small S or many ranks: messages count, and a tree is faster. |
+# | Hide sending behind backward. | The last bucket never hides; nor does what takes longer than the gradients take to come. |
+# | Keep DDP's default buckets. | Another size may gain a little: measure. On a slow link, send less. |
+# | The mean of the ranks' gradients is that of the whole batch. | Unequal parts; losses that are no means over samples; BatchNorm. |
+# | n GPUs do n times the work. | DDP copies; everybody waits for the slowest rank, and for the slowest link. |
 #
 # **Read on**: [Li and others, 2020](https://arxiv.org/abs/2006.15704), how DDP was made;
-# torch's [note on DDP](https://docs.pytorch.org/docs/stable/notes/ddp.html);
-# [nccl-tests](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md), to measure your own links. The model does not fit
-# one GPU? Lesson 15.
+# [nccl-tests](https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md), to measure your own links. The model does not fit one
+# GPU? Lesson 15.
 
 # %% experiment
 lesson.progress()
@@ -834,13 +866,14 @@ import inspect
 doing = ("scatter", "replicate", "parallel_apply", "gather")
 forward = inspect.getsource(nn.DataParallel.forward).splitlines()
 print("\n".join(line.strip() for line in forward if any(f"self.{name}(" in line for name in doing)))
+lesson.keep(star_of_2=1e3 * experiments.copying(2, "star"), star_of_8=1e3 * experiments.copying(8, "star"))
 lesson.keep(ring_of_2=experiments.copying(2, "ring") / experiments.summing(2))
 lesson.keep(ring_of_8=experiments.copying(8, "ring") / experiments.summing(8))
 
 # %% [markdown]
 # `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first GPU. Copy by copy,
-# everything passes through the one link of the first GPU, and the time grows with the number of GPUs. (The first verdict under *Sources
-# on trial* has the milliseconds for GPT-2.) NCCL
+# everything passes through the one link of the first GPU, and the time grows with the number of GPUs: for GPT-2 over PCIe from
+# {{star_of_2:.0f}} ms (2 GPUs) to {{star_of_8:.0f}} ms (8 GPUs). NCCL
 # ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118) uses it) can send in a
 # ring. Then the time does not grow with the GPUs: it is {{ring_of_2:.1f}} times (2 GPUs) to {{ring_of_8:.1f}} times (8 GPUs) that of DDP's all-reduce.
 # None of it hides behind backward.
@@ -920,7 +953,7 @@ you.against({"without feedback": without, "with feedback": fed}, evidence="arith
 # may use −(127 // n) … 127 // n: up to ±15 with 8 ranks, ±1 with 64, and nothing but 0 with more than 127. This hook is for one node.
 #
 # By default DDP forms its buckets **anew** after the first backward, in the order in which gradients came (the broadcasts of step 2, in
-# section 1).
+# section 1). With `static_graph=True` it does so a step later, and with `find_unused_parameters=True` never.
 # So `bucket.index()` does not tell where to keep a rest; a parameter does.
 #
 # <details><summary>Hint 1</summary><code>bucket.buffer()</code> is the flat tensor, <code>bucket.gradients()</code> its views, one for each of

@@ -24,7 +24,7 @@ def eight_cards() -> Claim:
         "14-eight-cards",
         "five-strategies",
         "DataParallel scales to 8 cards, DDP to a thousand",
-        f"{limits} limits of 8 in its source; weights and gradients over PCIe at 2 → 8 cards, copy by copy {ms(experiments.copying(2, 'star'))} → "
+        f"its source has {limits or 'no'} limit of 8; weights and gradients over PCIe at 2 → 8 cards, copy by copy {ms(experiments.copying(2, 'star'))} → "
         f"{ms(experiments.copying(8, 'star'))} ms, by ring {ms(experiments.copying(2, 'ring'))} → {ms(experiments.copying(8, 'ring'))}, DDP "
         f"{ms(experiments.summing(2))} → {ms(experiments.summing(8))}; DDP at 1,024, 8 layers: {experiments.left(experiments.step_on(1024, experiments.DDP)):.0%}",
         "partly: holds when 8 stands for one machine's cards; but DataParallel sends more, and none of it hidden, from 2 cards on"

@@ -236,6 +236,11 @@ def one_slow(n: int = 64) -> Run:
     return step_on(n, DDP, slow=((3, 1.5),))
 
 
+def with_views(n: int) -> Run:
+    """DDP among n, whose gradients become views of its buckets."""
+    return step_on(n, functools.partial(DDP, gradient_as_bucket_view=True))
+
+
 def left(run: Run) -> float:
     """What is left of n-fold work: the time of a step alone ÷ the time of a step among n."""
     return alone().seconds / run.seconds
@@ -248,6 +253,16 @@ def share(part: float) -> str:
     return "65 to 80 %" if part >= 0.65 else "under 65 %"
 
 
+def points_of_2() -> tuple[float, ...]:
+    """Points that DDP on 2 GPUs lacks to 100 %, then what they go into: copies, the exposed last all-reduce, a shared GPU."""
+    both, free, single = (left(run) for run in (step_on(2, DDP), _without_contention(), step_on(1, DDP)))
+    return tuple(100 * part for part in (1 - both, 1 - single, single - free, free - both))
+
+
+def _without_contention() -> Run:
+    return step_on(2, DDP, contention=False)
+
+
 def efficiency_table(lump: Callable[[Any], None]) -> Table:
     """What is left of n-fold work, by the number of GPUs and the way; lump: sends all gradients after backward."""
     rows = []
@@ -255,7 +270,7 @@ def efficiency_table(lump: Callable[[Any], None]) -> Table:
         ways = [step_on(n, None, lump), step_on(n, DDP)]
         more = [f"{left(uneven(n)):.0%}" if n > 2 else "", f"{left(one_slow()):.0%}" if n == 64 else ""]
         rows.append((f"{n:,}", *(f"{left(run):.0%}" for run in ways), *more))
-    free, single = step_on(2, DDP, contention=False), step_on(1, DDP)
+    free, single = _without_contention(), step_on(1, DDP)
     note = (
         f"time of a step alone ({alone().seconds * 1e3:.2f} ms) ÷ time of a step among n; nodes of 8, NVLink 4 inside, {NDR} between. "
         f"2 GPUs, if collectives took nothing from the kernels beside them: {left(free):.0%}; DDP on one GPU: {left(single):.0%}"
@@ -318,12 +333,48 @@ def buckets_table() -> Table:
     return table(rows, columns, evidence="simulated (H100)", caption=note)
 
 
+@functools.cache
+def _slow_network(n: int) -> Callable[[int], float]:
+    """Bytes → seconds of an all-reduce among n ranks in nodes of 8, NVLink 4 inside, joined by 25 Gbit/s."""
+    world = widgets.bucket_explorer(plan(64).backward, ranks=n, between="Ethernet 25G").world
+    return functools.partial(_all_reduce, world, n)
+
+
+def slow_plan(n: int, cap: str) -> Plan:
+    """A step of GPT-2 among n over that network, with buckets of one of CAPS."""
+    return overlap(plan(64).backward, _slow_network(n), None if cap == "default" else CAPS[cap])
+
+
+def waits_less(n: int, *caps: str) -> str:
+    """Which of these sizes leaves the least time exposed among n, over that network."""
+    return min(caps, key=lambda cap: slow_plan(n, cap).exposed_s)
+
+
+def slow_numbers() -> tuple[float, ...]:
+    """Of that step: ms alone, ms of one message among 64, ms from the first gradient to the end of backward; MB of gradients."""
+    step, lump = plan(64).backward, slow_plan(64, "all in one")
+    times = step.seconds, lump.communication_s, step.seconds - step.gradients[0].ready_s
+    return *(1e3 * seconds for seconds in times), step.bytes / MB
+
+
+SLOW = "GPT-2, forward and backward alone take {:.1f} ms; NVLink 4 inside, Ethernet 25G between nodes"
+
+
+def slow_table() -> Table:
+    """What GPT-2's step waits for over that network, by bucket size."""
+    rows = []
+    for name in CAPS:
+        plans = [slow_plan(n, name) for n in (16, 64)]
+        what = "default: 1 MiB, then 25" if name == "default" else name
+        rows.append((what, len(plans[0].buckets), *(f"{run.exposed_s * 1e3:.1f} ms" for run in plans)))
+    columns = ["bucket", "all-reduces", "exposed, 16 ranks", "exposed, 64 ranks"]
+    note = SLOW.format(plan(64).backward.seconds * 1e3)
+    return table(rows, columns, evidence="simulated (H100)", caption=note)
+
+
 def caps_table(choose: Callable[[list[int], list[float], float, float], float]) -> Table | str:
-    """choose_cap on GPT-2 over a slow network: nodes of 8 joined by 25 Gbit/s, 16 and 64 ranks, beside DDP's default."""
-    step, slow = plan(64).backward, {}
-    for n in (16, 64):
-        world = widgets.bucket_explorer(step, ranks=n, between="Ethernet 25G").world
-        slow[n] = functools.partial(_all_reduce, world, n)
+    """choose_cap on GPT-2 over that network, 16 and 64 ranks, beside DDP's default."""
+    step, slow = plan(64).backward, {n: _slow_network(n) for n in (16, 64)}
     try:
         caps: dict[str, float | None] = {}
         for n, seconds in slow.items():
@@ -338,11 +389,12 @@ def caps_table(choose: Callable[[list[int], list[float], float, float], float]) 
             f"{mib:.1f} MiB" if mib else "1 MiB, then 25",
             *(f"{overlap(step, f, mib).exposed_s * 1e3:.1f} ms" for f in slow.values()),
         )
-        for name, mib in (caps | {"small": 1.0, "DDP's default": None}).items()
+        for name, mib in (caps | {"DDP's default": None}).items()
     ]
-    note = f"GPT-2, forward and backward alone take {step.seconds * 1e3:.1f} ms; NVLink 4 inside, Ethernet 25G between nodes"
     columns = ["", "bucket", "exposed, 16 ranks", "exposed, 64 ranks"]
-    return table(rows, columns, evidence="simulated (H100)", caption=note)
+    return table(
+        rows, columns, evidence="simulated (H100)", caption=SLOW.format(plan(64).backward.seconds * 1e3)
+    )
 
 
 def _all_reduce(world: Any, n: int, size: int) -> float:
