@@ -1,4 +1,4 @@
-"""docs/claims.md: every claim with its verdict, verdict by verdict, from what the last lesson's executed notebook carries."""
+"""docs/claims.md: every claim with its verdict, verdict by verdict, from what lesson 18's executed notebook carries."""
 
 import html
 import re
@@ -31,7 +31,7 @@ today.
 | --- | --- |
 {sources}
 
-The number at the end of a row leads to the lesson that tried the claim, **18** where the last lesson did it.
+The number at the end of a row leads to the lesson that tried the claim, **18** where lesson 18 did it.
 """
 
 

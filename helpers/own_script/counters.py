@@ -55,7 +55,7 @@ COUNTERS: dict[str, Counter] = {
     "flops": Counter("FLOPs of its kernels", number_text, kernel=lambda k: k.flops),
     "copied_bytes": Counter("bytes copied to and from the device", size_text, kernel=lambda k: k.bytes * k.kind.startswith("copy")),
     "collectives": Counter("collectives", number_text, kernel=lambda k: k.kind == "collective"),
-    "sent_bytes": Counter("bytes sent to other ranks", size_text, kernel=lambda k: k.bytes * (k.kind == "collective")),
+    "sent_bytes": Counter("bytes given to collectives and sends", size_text, kernel=lambda k: k.bytes * (k.kind == "collective")),
     "saved_bytes": Counter("bytes saved for backward", size_text),
     "peak_bytes": Counter("peak memory", size_text),
     "growth_bytes": Counter("memory that it leaves behind", size_text),

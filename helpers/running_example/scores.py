@@ -232,7 +232,7 @@ ROWS: list[Row] = [
     ("operators", "operators", number_text),
     ("syncs", "syncs", number_text),
     ("copied_bytes", "bytes copied to the device", size_text),
-    ("sent_bytes", "bytes sent to other ranks", size_text),
+    ("sent_bytes", "bytes given to collectives and sends", size_text),
     ("peak_bytes", "peak memory", size_text),
 ]
 

@@ -9,23 +9,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Stretch:
-    """What a call did on a simulated GPU, which was idle before and is idle after.
+    """What a call did on a simulated GPU, which was idle before and is idle after."""
 
-    result: what it returned. kernels: copies too. host, collectives: records of the operators, waits …, and of what was sent. began_s: on the host's clock;
-    seconds: until the GPU was done. launches, syncs: the call's own. peak: bytes allocated at the most; temporary: of them those
-    beyond what was there before.
-    """
-
-    result: Any
-    kernels: list[Any]
-    host: list[Any]
-    collectives: list[Any]
-    began_s: float
-    seconds: float
-    launches: int
+    result: Any  # what the call returned
+    kernels: list[Any]  # and copies
+    host: list[Any]  # what the host did: operators, waits, allocations
+    collectives: list[Any]  # what was sent to other ranks
+    began_s: float  # on the host's clock
+    seconds: float  # until the GPU was idle again
+    launches: int  # without those of that last wait, and so is syncs
     syncs: int
-    peak: int
-    temporary: int
+    peak: int  # bytes allocated at the most
+    temporary: int  # of them, those beyond what was there before
 
     @property
     def bytes(self) -> int:

@@ -171,7 +171,7 @@ def three_steps() -> Claim:
         return torch.compile(private_torch.dynamo_optimize(traced))(torch.rand(2, 4))
 
     claim = "symbolic_trace, then _dynamo.optimize(traced), then torch.compile"
-    return _recipe("11-three-steps", claim, steps, ": optimize takes a backend and gives no function")
+    return _recipe("11-three-steps", claim, steps, ": optimize takes a backend, and gives a decorator")
 
 
 def pipe() -> Claim:
