@@ -106,9 +106,9 @@ you.against(
 #
 # > time of a step = max( step, (wait + cpu) ÷ W, cpu ÷ cores )
 #
-# Is a number in the last column clearly below 1? Then other programs had the rest of the core, and the step took longer
-# than the rule says. So count only cores that are free. (Linux lets us tie the workers to one core. Elsewhere they use
-# all cores.)
+# Is a number in the last column clearly below 1? Then other programs had the rest of the core, and this number is the
+# `cores` that the rule needs. So count only cores that are free. (Linux lets us tie the workers to one core. Elsewhere
+# they use all cores.)
 
 # %% [markdown]
 # **Exercise 4.1 — choose the workers** (★★, 12 min)
