@@ -19,7 +19,7 @@ def test_a_step_is_as_long_as_the_slower_side_needs(workers: int, ms: float) -> 
     assert experiments.mean_step([30] * 601, 10, workers) == ms
 
 
-def test_batches_are_taken_in_order_and_ordered_no_earlier_than_the_queue_allows() -> None:
+def test_batches_are_taken_in_order_and_requested_no_earlier_than_the_queue_allows() -> None:
     loads, workers, prefetch, step = [144 if b % 8 == 0 else 8 for b in range(80)], 3, 2, 10.0
     batches = experiments.queue(loads, step, workers, prefetch)
     for b, (before, after) in enumerate(itertools.pairwise(batches), 1):

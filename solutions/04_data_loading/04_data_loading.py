@@ -3,10 +3,9 @@
 #
 # ## Is the model waiting for data?
 #
-# A training step needs two things: the model and the next batch. If the batch comes late, even the fastest GPU waits.
-# No kernel in its trace is slow then. The trace has gaps (lesson 03). A batch comes late for one of three reasons: too
-# few workers make the batches, each batch carries more bytes than it must, or the disk is asked for many small
-# pieces. For each of the three you can work out a number in advance.
+# If the next batch comes late, even the fastest GPU waits: its trace has gaps (lesson 03). A batch comes late for one of
+# three reasons. Too few workers make the batches, each batch carries more bytes than it must, or the disk is asked for
+# many small pieces. For each of the three you can work out a number in advance.
 #
 # **Time** 60 min, 26 of them for two exercises; *Further*: 42 min, with two more exercises. **Before this** lessons 00
 # and 01 (clocks and ≈; storages and copies). Lesson 03 helps.
@@ -42,8 +41,8 @@ lesson.start(
 # **workers**. The workers make batches while the model trains on earlier ones. With `num_workers=0` there is no such
 # process: the training loop itself makes each batch, and then trains on it.
 #
-# We take round numbers. To make a batch takes a worker 30 ms, almost all of it spent waiting for a disk. This time is
-# called the **load**. A training step takes 10 ms. How many ms is it, on average, from one step to the next?
+# To make a batch takes a worker 30 ms, nearly all of it waiting for a disk. This time is called the **load**. A training
+# step takes 10 ms. How many ms is it, on average, from one step to the next?
 
 # %% experiment
 you = lesson.predict(
@@ -53,34 +52,36 @@ you = lesson.predict(
 
 # %% experiment tags=["nbval-ignore-output"]
 LOAD, STEP = 30, 10  # ms
-model = {w: max(STEP, LOAD / w) if w else STEP + LOAD for w in range(5)}
-real = {w: experiments.real_step(samples.Paced, LOAD, STEP, workers=w) for w in model}
+model = {w: experiments.mean_step([LOAD] * 601, STEP, workers=w) for w in range(5)}
+real = experiments.real_steps(LOAD, STEP, workers=model)
 you.against(
     {f"num_workers={w}": round(ms) for w, ms in model.items()},
-    experiments.steps_table(model, real, "the load is a sleep of 30 ms, the step a sleep of 10 ms"),
     experiments.queue_picture(LOAD, STEP),
+    experiments.steps_table(
+        model, real, "the load is a sleep of 30 ms, the step one of 10 ms; the median of three runs"
+    ),
     evidence="arithmetic",
     what="ms a step",
 )
 
 # %% [markdown]
-# The real loader takes a little longer than the rule says, because waking processes takes time too. The picture shows
-# who waits for whom, batch by batch.
-#
-# Without workers nothing overlaps here: a step takes step + load. (A step that launches work on a GPU and does not wait for it
-# is different: the GPU works while the process loads, see lesson 03.) One worker delivers a batch every 30 ms. W workers deliver
-# a batch every 30 ÷ W ms. The model could take a batch every 10 ms. The slower side sets the pace:
+# Without workers nothing overlaps: a step takes step + load. (A step that only launches work on a GPU is different: see
+# lesson 03.) One worker delivers a batch every 30 ms. W workers deliver one every 30 ÷ W ms. The model could take one
+# every 10 ms. The slower side sets the pace:
 #
 # > time of a step = max( step, load ÷ W )
 #
+# Real times are not exactly the rule's: a sleep ends late, and a batch must pass from one process to another. How much
+# that adds depends on what else the machine does. Such a run cannot tell 3 workers from 4.
+#
 # So **W = ⌈load ÷ step⌉ workers are enough** (⌈ ⌉ rounds up). More workers only hold more memory: each one keeps
-# `prefetch_factor` batches (2 by default) ready in **shared memory**, which several processes can use. A Docker
-# container has only 64 MB of it (`/dev/shm`), unless you start it with a larger
-# [`--shm-size`](https://docs.docker.com/reference/cli/docker/container/run/). If there is too little, a worker dies with
-# a `bus error`.
+# `prefetch_factor` batches (2 by default) ready in **shared memory**, which several processes can use. The batch that
+# your loop holds lies there too. With too little of it a worker dies with a `bus error`. A Docker container has only
+# 64 MB (`/dev/shm`), unless it starts with a larger
+# [`--shm-size`](https://docs.docker.com/reference/cli/docker/container/run/).
 #
 # This rule is for workers that *wait*. Decoding an image is different: the worker *computes*, and needs a core all the
-# time. The same 30 ms, now spent in a busy loop by workers that may use two cores together. How many ms is a step now?
+# time. The same 30 ms, now spent in a busy loop by workers that have one core together. How many ms is a step now?
 
 # %% experiment
 you = lesson.predict(
@@ -88,32 +89,26 @@ you = lesson.predict(
     choices=[8, 10, 15, 30],
 )
 
-
 # %% experiment tags=["nbval-ignore-output"]
-def rule(wait, cpu, step, workers, cores):
-    """ms a step. To make a batch takes a worker `wait` ms of waiting and `cpu` ms of a core."""
-    return max(step, (wait + cpu) / workers, cpu / cores)
-
-
-model = {w: rule(0, LOAD, STEP, workers=w, cores=2) for w in (1, 2, 4)}
-real = {w: experiments.bound_step(LOAD, STEP, workers=w, cores=2) for w in model}
+model = {w: experiments.rule(wait=0, cpu=LOAD, step=STEP, workers=w, cores=1) for w in (1, 2, 4)}
+real = experiments.real_steps(LOAD, STEP, workers=model, cores=1)
+caption = "each batch takes 30 ms of a core; the quickest of three runs; last column: 30 ms ÷ the real step"
 you.against(
     {f"{w} workers that compute": round(ms) for w, ms in model.items()},
-    experiments.steps_table(
-        model, real, "each batch takes 30 ms of a core; other work on this machine adds time"
-    ),
+    experiments.steps_table(model, real, caption, cpu=LOAD),
     evidence="arithmetic",
     what="ms a step",
 )
 
 # %% [markdown]
-# Two cores do at most two cores' worth of work. A batch that needs `cpu` ms of a core cannot come more often than
-# every cpu ÷ cores ms, however many workers there are. That is the third term of `rule` above. For one worker or more:
+# One core does one core's work, for however many workers. On several cores a batch that needs `cpu` ms of a core cannot
+# come more often than every cpu ÷ cores ms. For one worker or more:
 #
 # > time of a step = max( step, (wait + cpu) ÷ W, cpu ÷ cores )
 #
-# Your real times are longer than the rule says when other programs use the cores too: count only cores that are free.
-# (Linux lets us tie the workers to two cores. On other systems this cell uses all cores.)
+# Is a number in the last column clearly below 1? Then other programs had the rest of the core, and this number is the
+# `cores` that the rule needs. So count only cores that are free. (Linux lets us tie the workers to one core. Elsewhere
+# they use all cores.)
 
 # %% [markdown]
 # **Exercise 4.1 — choose the workers** (★★, 12 min)
@@ -127,9 +122,8 @@ you.against(
 # <details><summary>Hint 2</summary>You want the smallest W among those with the shortest step. Python's
 # <code>min(range(…), key=…)</code> returns the first of several equal ones.</details>
 #
-# <details><summary>The idea</summary><code>most = shared_bytes // (prefetch · batch_bytes)</code>;
-# <code>best = min(range(most + 1), key=step_time)</code>. Nothing beyond ⌈(wait + cpu) ÷ step⌉ need be looked at. Then
-# compare the step's time with step_us, and with cpu_us ÷ cores.</details>
+# <details><summary>The idea</summary>Try every W that fits, from 0 up to ⌈(wait + cpu) ÷ step⌉: more never help. Keep the
+# first with the shortest step. Then compare that step with step_us, and with cpu_us ÷ cores.</details>
 
 
 # %% exercise="choose_workers"
@@ -145,12 +139,14 @@ def choose_workers(
     """The number of DataLoader workers for given stage times, by the model above.
 
     wait_us, cpu_us: µs that a worker waits and computes for one batch, ≥ 0. step_us: µs of a training step, ≥ 1, which
-    takes none of the `cores` ≥ 1 from the workers. batch_bytes ≥ 1: W · prefetch batches must fit into shared_bytes.
-    (No test depends on how a float is rounded.)
+    ends with a wait for the GPU and takes none of the `cores` ≥ 1 from the workers. batch_bytes ≥ 1: W · prefetch
+    batches must fit into shared_bytes. (No test depends on how a float is rounded.)
 
     Returns {"workers": W, "step_us": t, "limit": l}. W: the smallest number with the shortest step, among those that
-    fit (0 always does: it takes step + wait + cpu). t: that step's µs (a float or an int). l: what keeps t from being
-    shorter: "model" if t is step_us; else "cores" if more workers would not help, as t is cpu_us ÷ cores; else "memory".
+    fit (0 always does: it takes step + wait + cpu). t: that step's µs (a float or an int). l: the first that is true:
+        "model": t is step_us.
+        "cores": W ≥ 1, and t is cpu_us ÷ cores.
+        "memory": more workers would help, but do not fit.
     """
     ### BEGIN SOLUTION
 
@@ -171,6 +167,7 @@ def choose_workers(
 # %% test="choose_workers" points=1
 from helpers.lessons.data_loading.exercises import Stages, check_choose_workers
 
+# wait_us, cpu_us, step_us, cores, batch_bytes, shared_bytes → workers, step_us, limit; and why
 check_choose_workers(
     Stages((30_000, 0, 10_000, 2, 1, 100), 3, 10_000, "model", "only waiting: ⌈30 ÷ 10⌉"),
     Stages((31_000, 0, 10_000, 2, 1, 100), 4, 10_000, "model", "31 ÷ 10: three workers are just too few"),
@@ -217,21 +214,21 @@ check_choose_workers(*(Stages(inputs, *searched(*inputs)) for inputs in cases))
 # [`IterableDataset`](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.IterableDataset) has no index: one
 # can only go through it from its beginning.
 #
-# Four questions about real workers on this machine. In the first, an iterable data set yields the numbers 0 to 9. In
-# the second, a training loop with 3 workers has just begun, and `prefetch_factor` is 2. A batch is **ordered** when its
-# indices have been sent to a worker.
+# Four questions about real workers on this machine. In the second, a training loop has just begun, and `prefetch_factor`
+# is 2. A batch is **requested** when its indices have been sent to a worker. (`WORKERS` holds a time limit, and on Linux
+# the start by *fork*: see below.)
 
 # %% experiment
 you = lesson.predict(
     {
         "3 workers: samples in an epoch over 10, iterable": ...,
-        "3 workers: batches ordered before the loop has one": ...,
+        "3 workers: batches requested before the loop has one": ...,
         "2 workers: processes started in 3 epochs": ...,
         "the same with persistent_workers=True": ...,
     },
     choices={
         "3 workers: samples in an epoch over 10, iterable": [4, 10, 30],
-        "3 workers: batches ordered before the loop has one": [0, 1, 3, 6],
+        "3 workers: batches requested before the loop has one": [0, 1, 3, 6],
         "2 workers: processes started in 3 epochs": [2, 3, 6],
         "the same with persistent_workers=True": [2, 3, 6],
     },
@@ -249,22 +246,24 @@ def processes(**options):
 
 
 afresh, kept = processes(), processes(persistent_workers=True)
-lesson.keep(yielded=yielded, ordered=indexed.ordered, afresh=afresh, kept=kept)
-counted = dict(zip(you, (yielded, indexed.ordered, afresh, kept), strict=True))
+lesson.keep(yielded=yielded, requested=indexed.requested, afresh=afresh, kept=kept)
+counted = dict(zip(you, (yielded, indexed.requested, afresh, kept), strict=True))
 you.against(counted, experiments.hand_out_table(indexed), evidence="live (CPU)", what="on this machine")
 
 # %% [markdown]
 # | what you saw | why | what to do |
 # |---|---|---|
-# | {{yielded}} samples of 10 | each worker goes through its own whole copy; PyTorch warns only where the data set has a length and `len(loader)` was asked | let the data set share itself out: Exercise 4.2 |
-# | {{ordered}} batches ordered | 3 workers × `prefetch_factor` 2 | count these batches as memory: they lie in shared memory when they are done |
-# | {{afresh}} processes in 3 epochs, or {{kept}} | by default the workers end with each epoch; new ones open every file again | `persistent_workers=True`; but a change to your data set no longer reaches the workers' copies |
+# | {{yielded}} samples of 10 | each worker goes through its own whole copy, often without a warning | let the data set share itself out: Exercise 4.2 |
+# | {{requested}} batches requested | 3 workers × `prefetch_factor` 2 | count them as shared memory |
+# | {{afresh}} processes in 3 epochs, or {{kept}} | by default the workers end with each epoch; new ones open every file again | `persistent_workers=True`; but then `set_epoch` of Exercise 4.2, called in the main process, does not reach the workers' copies: every epoch repeats the first |
 #
 # **How workers start** decides what you may hand them. Linux up to Python 3.13 *forks*: the worker begins as a copy of
-# your process, with everything in it. From Python 3.14 on, and on macOS and Windows, the worker is a new Python
-# ([start methods](https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods)). The data set is
-# then **pickled**: made into bytes, sent, and made into an object again. The worker *imports* your classes, so they
-# must stand in a file. Your script needs `if __name__ == "__main__":`.
+# your process, with everything in it. On macOS and Windows the worker is a new Python. On Linux from Python 3.14 on it is
+# forked from a clean helper process
+# ([start methods](https://docs.python.org/3/library/multiprocessing.html#contexts-and-start-methods)). In these two cases
+# the data set is **pickled**: made into bytes, and into an object again. The worker *imports* your classes, so
+# they must stand in a file, and your script needs `if __name__ == "__main__":`. (`Shared`, below, stands in this
+# notebook. So only Linux tests it with real workers: it can fork.)
 
 # %% [markdown]
 # **Exercise 4.2 — each sample exactly once** (★★, 14 min)
@@ -273,6 +272,10 @@ you.against(counted, experiments.hand_out_table(indexed), evidence="live (CPU)",
 # *and* over the workers of each. In a worker,
 # [`get_worker_info()`](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.get_worker_info) has the
 # worker's `id` and `num_workers`. In the main process it returns `None`.
+#
+# (Here each sample comes once. In data-parallel training (lesson 14) all ranks must also make equally many steps, or one
+# waits for the others in vain: repeat or drop a few samples, as
+# [`DistributedSampler`](https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler) does.)
 #
 # <details><summary>Hint 1</summary>Number all the workers of all ranks from 0 to world × workers − 1. Which samples
 # belong to number k?</details>
@@ -365,14 +368,15 @@ check_Shared(
 #
 # The **bus** (PCIe) connects the CPU's memory and the GPU. A batch of 256 images, 3 × 224 × 224 values each, is sent
 # over it. The network wants float32, four bytes a value. A decoded image has one byte a value (uint8). There are two
-# ways. Make the float32 on the CPU and send it. Or send the uint8, and make it float32 on the GPU with two small
-# kernels: one converts, one divides by 255. They read and write the GPU's own memory, at {{inside_gbs:,.0f}} GB/s
-# here.
+# ways. Make the float32 on the CPU and send it. Or send the uint8, and make it float32 on the GPU with two kernels. One
+# converts: for each value it reads 1 byte and writes 4. One divides by 255: it reads 4 and writes 4. Together they move
+# {{kernels_mb:,.0f}} MB in the GPU's own memory, at {{inside_gbs:,.0f}} GB/s here.
 #
 # There are also two kinds of host memory. **Pageable** memory is what you normally get. The driver first copies it
 # into a buffer of its own. **Pinned** memory stays where it is: the operating system may not move it, so the GPU's
-# copy engine reads it directly. `DataLoader(pin_memory=True)` makes pinned batches. On the simulated H100 the bus
-# carries {{pinned_gbs:.0f}} GB/s from pinned memory (of the {{sheet_gbs:.0f}} that PCIe 5.0 has in one direction) and
+# copy engine reads it directly. `DataLoader(pin_memory=True)` copies each batch into pinned memory, in a thread of
+# the main process if there are workers. This copy is still work for the CPU. On the simulated H100 the bus carries
+# {{pinned_gbs:.0f}} GB/s from pinned memory (of the {{sheet_gbs:.0f}} that PCIe 5.0 ×16 has in one direction) and
 # {{pageable_gbs:.0f}} GB/s from pageable memory.
 #
 # With uint8 a quarter of the bytes crosses the bus. By what factor does uint8 shorten the time until the float32 batch is
@@ -392,7 +396,7 @@ ratios = {
 }
 bus = experiments.bus(sent.table, "H100")
 lesson.keep(pinned_gbs=bus.pinned, pageable_gbs=bus.pageable, sheet_gbs=bus.sheet)
-lesson.keep(kernels_share=bus.kernels, inside_gbs=bus.inside)
+lesson.keep(kernels_share=bus.kernels, kernels_mb=bus.moved, inside_gbs=bus.inside)
 table = experiments.sent_table(sent)
 you.against_ratios(ratios, table, evidence=sent.evidence, what="float32 ÷ uint8", shown="{:.1f}")
 
@@ -401,7 +405,7 @@ you.against_ratios(ratios, table, evidence=sent.evidence, what="float32 ÷ uint8
 # until the batch is ready.
 #
 # So **keep uint8 as long as you can, and convert on the GPU**. Float32 made on the CPU takes four times the room in the
-# worker, in shared memory and on the bus. If the CPU has to compute in float anyway, for example to resize well, round
+# worker, in shared memory and on the bus. If the CPU has to compute in float anyway, round
 # back to uint8 before you send. (A pinned copy can also run *beside* the kernels: that is lesson 05.)
 #
 # ## 4 · How many reads is an epoch?
@@ -466,7 +470,7 @@ experiments.read_order({way: files.epoch(way) for way in ("one by one", "in bloc
 # %% [markdown]
 # **Bandwidth ÷ IOPS is the size of a read at which the two limits meet.** For smaller reads the number of requests is
 # the limit. For larger reads the bandwidth is. On the hard disk that size is far above one image: an epoch in random
-# order is almost nothing but moving the head, whatever your code does. On the NVMe drive that size is below
+# order is almost nothing but moving the head. On the NVMe drive that size is below
 # one image, so order costs nothing there, *if many reads are under way at once*. One process that waits for each read
 # gets only a small part of the drive's IOPS. Several workers get more.
 #
@@ -477,9 +481,9 @@ experiments.read_order({way: files.epoch(way) for way in ("one by one", "in bloc
 # %% [markdown]
 # ## The running example
 #
-# The script keeps its text as a list of Python numbers. For a batch it cuts pieces out of the list and makes a tensor of
-# each. Then it sends inputs and targets apart, with 8 bytes for each byte of text. Below, the text is one tensor of bytes,
-# one indexing gathers the whole batch, and one copy sends it. The GPU makes `int64` of it.
+# The script cuts each batch out of a list of Python numbers. It sends inputs and targets apart, with 8 bytes for each byte
+# of text. Below, the text is one tensor of bytes, one indexing gathers the whole batch, and one copy sends it. The GPU
+# makes `int64` of it.
 
 # %% experiment
 import random
@@ -515,18 +519,20 @@ board
 # %% [markdown]
 # A step copies {{script_bytes_now:,.0f}} bytes to the GPU in place of {{script_bytes:,.0f}}, in one copy and not in two, and
 # waits one time fewer. The time of a step hardly moves. A batch of text is tiny: even the larger copy takes microseconds. The
-# same change pays for images, where a batch is megabytes. The simulated GPU does not count the Python work of cutting lists.
-# The line with ≈ counts it, but a step of this model on a CPU takes far longer than its batch.
+# same change pays for images, where a batch is megabytes.
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at one difference: your loop with your loader, and your loop with one fixed batch. The difference is what the
-# loader costs a step: the model waits for a batch, or workers take cores from it. If there is none, leave the loader alone.
-# If there is one, set `num_workers=0` and run the block again. Now the first numbers of the two lines differ by the whole
-# load, `wait + cpu`, and the second numbers by `cpu`. Put both into `choose_workers` above. Try workers first, then uint8,
-# then larger reads. (`step` should end with something that waits for the GPU, such as `loss.item()`.) The workers fill their
-# queue while the first step still loads kernels. These batches come at no cost, so the block does not time them.
+# The block times your loop with your loader, and your loop with one fixed batch. The difference is what the loader costs a
+# step. If there is none, leave the loader alone.
+#
+# If there is one, run the block again with `num_workers=0` and `torch.set_num_threads(1)`, as a worker has one thread. Now
+# the first numbers of the two lines differ by the whole load, `wait + cpu`, and the second numbers by `cpu`. Put both, in
+# µs, into `choose_workers` above. The rest it needs: `len(os.sched_getaffinity(0))` cores; the `nbytes` of a batch's
+# tensors; the bytes that `df -B1 /dev/shm` calls available. Try workers first, then uint8, then larger reads.
+#
+# `step` should end with something that waits for the GPU, such as `loss.item()`.
 
 # %% experiment
 from helpers.own_script import toy
@@ -545,21 +551,17 @@ for name, batches in {"your loader": iter(loader), "one fixed batch": itertools.
     for batch in itertools.islice(batches, 20):
         step(batch)
         n += 1
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    print(
-        f"{name}: ≈ {1e3 * wall / max(1, n):.1f} ms a step, ≈ {1e3 * cpu / max(1, n):.1f} ms of it computing"
-    )
+    assert n, f"no batch is left to time: the loader must have more than {1 + ahead}"
+    wall, cpu = (time.perf_counter() - wall) / n, (time.process_time() - cpu) / n
+    print(f"{name}: ≈ {1e3 * wall:.1f} ms a step, ≈ {1e3 * cpu:.1f} ms of it computing")
 
 # %% [markdown]
-# The toy has no workers, so the two numbers of a line are nearly the same: the process that trains also loads. Subtract the
-# lines. What is left is what the loader costs.
-#
-# In a notebook, `%load_ext helpers` gives any cell a first line `%%trace mine.json.gz`. The picture shows the gaps.
+# The toy has no workers: the process that trains also loads. So on a quiet machine the two numbers of a line are nearly
+# the same.
 #
 # ## On the real GPU
 #
-# The table of section 3 again, simulated and recorded on a real H100 (and live, if you have a GPU). Compare the rates.
-# Which of the simulator's two rates is right?
+# The table of section 3 again, simulated and recorded on a real H100 (and live, if you have a GPU). Which of the simulator's two rates is right?
 
 # %% experiment
 runs = recordings.side_by_side("04/to_the_device")
@@ -575,21 +577,20 @@ experiments.sent_table(*runs)
 # %% [markdown]
 # - From **pinned** memory both rates are nearly the same: {{real_pinned:.0f}} GB/s recorded, {{pinned_gbs:.0f}} simulated.
 #   Uint8 is ready {{real_pinned_gain:.1f}} times as early as float32.
-# - From **pageable** memory the simulator has one rate, {{pageable_gbs:.0f}} GB/s. The real rate is not one number. The CPU
-#   first copies the bytes into the driver's buffer, so the rate is also that of the CPU and of its caches. Here it is
+# - From **pageable** memory the simulator has one rate, {{pageable_gbs:.0f}} GB/s. The real rate is not one number: it is
 #   {{real_large:.0f}} GB/s for the large batch and {{real_small:.0f}} for the small one. So uint8 is ready
-#   {{real_pageable_gain:.1f}} times as early, more than the factor of 4 in the bytes.
+#   {{real_pageable_gain:.1f}} times as early, more than the factor of 4 in the bytes. Probably the reason is the CPU and its
+#   caches, as the CPU copies the bytes into the driver's buffer. The rate also varies: "copy" and "ready" of float32
+#   are the same work, timed twice.
 #
-# On your machine, measure the pageable copy with batches of your own size.
 
 # %% [markdown]
 # ## Sources on trial
 #
-# The second claim is a listing in the article "Five strategies for faster training". Its call of
+# One claim is a listing in the article "Five strategies for faster training". Its call of
 # [`ImageFolder`](https://docs.pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html) is checked
-# against the signature in torchvision's documentation (torchvision is not part of this course). Its call of
-# `DataLoader` is run. The programs that try the claims stand in `helpers/lessons/data_loading/claims.py`. Three more claims
-# are kept for lesson 18.
+# against the signature in torchvision's documentation. Its call of
+# `DataLoader` is run, by `helpers/lessons/data_loading/claims.py`. Five more claims are kept for lesson 18.
 
 # %% experiment
 from helpers.lessons.data_loading import claims
@@ -597,7 +598,7 @@ from helpers.lessons.data_loading import claims
 lesson.verdicts(
     claims.on_trial(indexed, one_by_one, in_blocks),
     evidence="live (CPU) · arithmetic · published",
-    shown=("04-four-per-gpu", "04-imagefolder", "04-iops"),
+    shown=("04-imagefolder",),
 )
 
 # %% [markdown]
@@ -612,8 +613,7 @@ lesson.verdicts(
 #
 # **Read on**: PyTorch's [`torch.utils.data`](https://docs.pytorch.org/docs/stable/data.html), the sections on
 # multi-process loading and on platforms · A. Aizman and others,
-# [*High performance I/O for large scale deep learning*](https://arxiv.org/abs/2001.01858) (WebDataset) · G. Leclerc and
-# others, [*FFCV: accelerating training by removing data bottlenecks*](https://arxiv.org/abs/2306.12517).
+# [*High performance I/O for large scale deep learning*](https://arxiv.org/abs/2001.01858) (WebDataset).
 
 # %% experiment
 lesson.progress()

@@ -31,14 +31,15 @@ def on_trial(
         image_folder(),
         random_reads(one_by_one["hard disk"], in_blocks["hard disk"]),
         memory_map(),
-        prefetch_factor(handed_out.ordered),
+        prefetch_factor(handed_out.requested),
         shared_memory(handed_out.shared),
     ]
 
 
 def four_per_gpu() -> Claim:
     """How often four workers are enough, and how often more than that, over many pairs of stage times."""
-    pairs = [(load, step) for load in (2.5, 5, 10, 20, 40, 80, 160) for step in (5, 10, 20, 40, 80)]
+    loads, steps = (2.5, 5, 10, 20, 40, 80, 160), (5, 10, 20, 40, 80)
+    pairs = [(load, step) for load in loads for step in steps]
     need = [math.ceil(load / step) for load, step in pairs]
     right, fewer, more = sum(n == 4 for n in need), sum(n < 4 for n in need), sum(n > 4 for n in need)
     three, four = (experiments.mean_step([LOAD] * 601, STEP, w) for w in (3, 4))
@@ -46,8 +47,9 @@ def four_per_gpu() -> Claim:
         "04-four-per-gpu",
         "five-strategies",
         "`num_workers = 4 × GPUs`",
-        f"of {len(need)} pairs of stage times 4 workers are enough in {right + fewer}, too few in {more}, and more than are needed in "
-        f"{fewer}. Loads of {LOAD} ms, steps of {STEP} ms: {three:.0f} ms a step with 3 workers, {four:.0f} ms with 4",
+        f"of {len(need)} pairs (loads of {loads[0]} to {loads[-1]} ms, steps of {steps[0]} to {steps[-1]} ms) 4 workers are enough in "
+        f"{right + fewer}, too few in {more}, and more than are needed in {fewer}. Loads of {LOAD} ms, steps of {STEP} ms: by the "
+        f"queue's arithmetic {three:.0f} ms a step with 3 workers, {four:.0f} ms with 4",
         "partly: holds when a load takes at most four steps; ⌈load ÷ step⌉ workers for each GPU are enough, and often fewer than 4"
         if more and fewer
         else "confirmed"
@@ -81,7 +83,12 @@ def image_folder() -> Claim:
     options: dict[str, Any] = {"num_workers": 16, "persistent_workers": True}
     folder = inspect.signature(_image_folder)
     data = samples.Paced(512)
-    first = _raised(lambda: folder.bind("data", transform=None, pin_memory=True, **options))
+    listed = {
+        "num_workers": 16,
+        "pin_memory": True,
+        "persistent_workers": True,
+    }  # in the order of the listing
+    first = _raised(lambda: folder.bind("data", transform=None, **listed))
     second = _raised(lambda: DataLoader(data, batch_size=256, shuffle=True, prefetch_factor=4))
     mended = _raised(lambda: DataLoader(data, batch_size=256, prefetch_factor=4, **options))
     ahead = 16 * 4 * 256 * 3 * 224 * 224
@@ -138,18 +145,18 @@ def memory_map() -> Claim:
 UNEVEN = [144 if b % 8 == 0 else 8 for b in range(601)]
 
 
-def prefetch_factor(ordered: int) -> Claim:
-    """How many batches are ordered ahead, and what more of them bring."""
+def prefetch_factor(requested: int) -> Claim:
+    """How many batches are requested ahead, and what more of them bring."""
     even = [experiments.mean_step([LOAD] * 601, STEP, 2, p) for p in (2, 8)]
     uneven = [experiments.mean_step(UNEVEN, STEP, 3, p) for p in (1, 8)]
     return Claim(
         "04-prefetch",
         "five-strategies",
         "`prefetch_factor` controls how many batches are loaded ahead",
-        f"{ordered} batches ordered with 3 workers and factor 2. Even loads, 2 workers: {even[0]:.0f} ms a step with 2, "
+        f"{requested} batches requested with 3 workers and factor 2. Even loads, 2 workers: {even[0]:.0f} ms a step with 2, "
         f"{even[1]:.0f} with 8; uneven loads, 3 workers: {uneven[0]:.1f} ms with 1, {uneven[1]:.1f} with 8",
         "confirmed: for each worker; deeper helps where load times are uneven"
-        if ordered == 6 and uneven[1] < uneven[0]
+        if requested == 6 and uneven[1] < uneven[0]
         else "refuted",
         "Uneven load times",
     )

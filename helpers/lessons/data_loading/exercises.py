@@ -511,7 +511,9 @@ def _explained(reports: list[check.Report], cases: Sequence[Stages]) -> str | No
         # nan is near nothing: so it is asked whether it is near, not whether it is far
         if not same or not abs(got["step_us"] - t) <= 1e-9 * t or got | {"step_us": t} != want:
             why = f": {stages.why}" if stages.why else ""
-            return f"for {stages.inputs} it returned {got}; wanted {want}{why}"
+            names = ("wait_us", "cpu_us", "step_us", "cores", "batch_bytes", "shared_bytes", "prefetch")
+            inputs = ", ".join(f"{n}={v}" for n, v in zip(names, stages.inputs, strict=False))
+            return f"for {inputs} it returned {got}; wanted {want}{why}"
     return None
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import pickle
+import statistics
 import sys
 import tempfile
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,15 +50,15 @@ class Made:
 def queue(loads: Sequence[float], step: float, workers: int, prefetch: int = 2) -> list[Made]:
     """DataLoader in arithmetic. loads: ms that each batch takes to make; step: ms of a training step.
 
-    Worker i makes batches i, i + workers, …, which are taken in order. Batch b is ordered when batch
+    Worker i makes batches i, i + workers, …, which are taken in order. Batch b is requested when batch
     b − workers · prefetch is taken. Without workers the main process makes each batch when it is asked for.
     """
     free, batches, now = [0.0] * max(1, workers), list[Made](), 0.0
     for b, load in enumerate(loads):
         worker = b % max(1, workers)
         if workers:
-            ordered = batches[b - workers * prefetch].taken if b >= workers * prefetch else 0.0
-            begun = max(free[worker], ordered)
+            requested = batches[b - workers * prefetch].taken if b >= workers * prefetch else 0.0
+            begun = max(free[worker], requested)
         else:
             begun = now
         free[worker] = begun + load
@@ -73,28 +74,43 @@ def mean_step(loads: Sequence[float], step: float, workers: int, prefetch: int =
     return (batches[-1].taken - batches[0].taken) / (len(batches) - 1)
 
 
-def real_step(
-    made: Callable[[int, float], Any], load: float, step: float, workers: int, steps: int = 18, **more: Any
-) -> float:
-    """ms a step of the real DataLoader, by the clock. made(count, seconds): the data set; the step is a sleep."""
-    options = WORKERS | more if workers else {}
-    dataset = made(steps + 1, load / 1e3)
-    batches = iter(DataLoader(dataset, batch_size=1, num_workers=workers, **options))
-    next(batches)  # the workers have started
-    began = time.perf_counter()
-    for _ in range(steps):
-        time.sleep(step / 1e3)
-        next(batches)
-    return (time.perf_counter() - began) * 1e3 / steps
+def rule(wait: float, cpu: float, step: float, workers: int, cores: int) -> float:
+    """ms a step with one worker or more. To make a batch takes a worker `wait` ms of waiting and `cpu` ms of a core."""
+    return max(step, (wait + cpu) / workers, cpu / cores)
 
 
-def bound_step(load: float, step: float, workers: int, cores: int) -> float:
-    """`real_step` of workers that compute, all together on so many cores where the system lets us bind them.
+def real_steps(
+    load: float, step: float, workers: Iterable[int], cores: int | None = None
+) -> dict[int, float]:
+    """workers → ms a step of the real DataLoader, by the clock; the step is a sleep.
 
-    The quickest of three runs: what else runs here only adds time.
+    cores: None: the load is a sleep. Else it computes, and all workers together have so many cores, where the system
+    lets us bind them. Three rounds, in which all numbers of workers take turns: the median where they sleep. Where they
+    compute, the quickest: what else wants the cores only adds time.
     """
-    more = {"worker_init_fn": _Bound(sorted(os.sched_getaffinity(0))[:cores])} if _FORKS else {}
-    return min(real_step(samples.Busy, load, step, workers, 12, **more) for _ in range(3))
+    made, of_rounds = (samples.Paced, statistics.median) if cores is None else (samples.Busy, min)
+    more: dict[str, Any] = {}
+    if cores is not None and _FORKS:
+        more["worker_init_fn"] = _Bound(sorted(os.sched_getaffinity(0))[:cores])
+    times = [{w: _real_step(made, load, step, w, more) for w in workers} for _ in range(3)]
+    return {w: of_rounds([t[w] for t in times]) for w in times[0]}
+
+
+def _real_step(
+    made: Callable[..., Any], load: float, step: float, workers: int, more: dict[str, Any]
+) -> float:
+    """ms a step: the median time of as many steps as there are workers. Some of them come at once, and the next ones late."""
+    steps, several = 12, max(1, workers)
+    dataset = made(steps + 1 + 2 * workers, load / 1e3)  # no worker has nothing to do before the last step
+    options = WORKERS | more if workers else {}
+    batches = iter(DataLoader(dataset, batch_size=1, num_workers=workers, **options))
+    taken = []
+    for _ in range(steps + 1):
+        next(batches)
+        taken.append(time.perf_counter())
+        time.sleep(step / 1e3)
+    gaps = [b - a for a, b in zip(taken, taken[several:], strict=False)]
+    return statistics.median(gaps) * 1e3 / several
 
 
 @dataclass(frozen=True)
@@ -105,21 +121,36 @@ class _Bound:
         os.sched_setaffinity(0, self.cores)
 
 
-def steps_table(model: Mapping[int, float], real: Mapping[int, float], caption: str) -> Table:
-    """workers → ms a step, by the rule and by the clock."""
-    rows = [(w, f"{model[w]:.0f} ms", f"≈ {real[w]:.1f} ms") for w in real]
-    columns = ["num_workers", "a step, by the rule", "real DataLoader"]
+def steps_table(
+    model: Mapping[int, float], real: Mapping[int, float], caption: str, cpu: float | None = None
+) -> Table:
+    """workers → ms a step, by arithmetic and by the clock. cpu: ms of a core that each batch takes."""
+    rows = [
+        (
+            w,
+            f"{model[w]:.0f} ms",
+            f"≈ {real[w]:.1f} ms",
+            *([f"≈ {cpu / real[w]:.1f}"] if cpu else []),
+        )
+        for w in real
+    ]
+    columns = [
+        "num_workers",
+        "a step, by the rule",
+        "real DataLoader",
+        *(["cores that the workers had"] if cpu else []),
+    ]
     return table(rows, columns, evidence="live (CPU)", caption=caption)
 
 
 @drawn
 def queue_picture(load: float, step: float) -> Picture:
-    """Who works when: the model and one, two or three workers, in the first 150 ms."""
-    workers, until, evidence = (1, 2, 3), 150, "arithmetic"
+    """Who works when: the model and no worker to four, in the first 150 ms."""
+    workers, until, evidence = range(5), 150, "arithmetic"
     title = f"Batches of {load:g} ms, steps of {step:g} ms: who waits for whom"
     note = "the number is the batch; nothing between two steps: the model waits"
-    fig, _ = style.figure(3.6, evidence=evidence, title=title, note=note)
-    heights = [w + 1 for w in workers]
+    fig, _ = style.figure(5.4, evidence=evidence, title=title, note=note)
+    heights = [max(1, w) + 1.6 for w in workers]
     for ax, w in zip(fig.subplots(len(workers), 1, sharex=True, height_ratios=heights), workers, strict=True):
         for b, batch in enumerate(queue([load] * 60, step, w)):
             bars = ((batch.worker + 1, batch.begun, load, 0.4), (0, batch.taken, step, 0.85))
@@ -131,7 +162,9 @@ def queue_picture(load: float, step: float) -> Picture:
                 if left + width / 2 < until:
                     ink = style.ink(style.blend(colour, style.PAPER, 1 - alpha))
                     ax.text(left + width / 2, -row, str(b), ha="center", va="center", fontsize=8, color=ink)
-        ax.set_yticks(range(0, -w - 1, -1), ["model", *(f"worker {i}" for i in range(w))])
+        makers = [f"worker {i}" for i in range(w)] or ["its own loading"]
+        ax.set_yticks(range(0, -len(makers) - 1, -1), ["model", *makers])
+        ax.set_title(f"num_workers={w}", loc="left", fontsize=9, pad=2)
         ax.set(xlim=(0, until))
         ax.grid(False)
     ax.set_xlabel("ms")
@@ -155,11 +188,11 @@ class _Noted:
 
 @dataclass(frozen=True)
 class HandedOut:
-    """ordered: batches that the workers were sent before the loop had one; makers: who made batch 0, 1, …; shared:
+    """requested: batches that the workers were sent before the loop had one; makers: who made batch 0, 1, …; shared:
     whether a batch lies in shared memory; workers: how many there are."""
 
     workers: int
-    ordered: int
+    requested: int
     makers: tuple[int, ...]
     shared: bool
 
@@ -170,11 +203,11 @@ def hand_out(workers: int) -> HandedOut:
     sampler = _Noted(batches)
     loader = DataLoader(samples.Paced(batches), sampler=sampler, batch_size=1, num_workers=workers, **WORKERS)
     iterator = iter(loader)
-    ordered = len(sampler.drawn)
+    requested = len(sampler.drawn)
     handed = list(iterator)
     processes = [int(batch[0, 1]) for batch in handed]
     numbers = {process: i for i, process in enumerate(dict.fromkeys(processes))}
-    return HandedOut(workers, ordered, tuple(numbers[p] for p in processes), handed[0].is_shared())
+    return HandedOut(workers, requested, tuple(numbers[p] for p in processes), handed[0].is_shared())
 
 
 def hand_out_table(handed_out: HandedOut) -> Table:
@@ -182,7 +215,7 @@ def hand_out_table(handed_out: HandedOut) -> Table:
     rows = []
     for worker in range(handed_out.workers):
         mine = [b for b, maker in enumerate(handed_out.makers) if maker == worker]
-        ahead = [b for b in mine if b < handed_out.ordered]
+        ahead = [b for b in mine if b < handed_out.requested]
         made, sent = (", ".join(map(str, batches)) for batches in (mine[:3], ahead))
         rows.append((f"worker {worker}", f"{made}, …", sent))
     where = "shared" if handed_out.shared else "ordinary"
@@ -196,13 +229,15 @@ def hand_out_table(handed_out: HandedOut) -> Table:
 
 @dataclass(frozen=True)
 class Bus:
-    """GB/s to the device from pinned and from pageable memory, on paper (sheet), and inside the GPU; kernels: their
-    share of the time until a batch of uint8 from pinned memory is ready as float32."""
+    """GB/s to the device from pinned and from pageable memory, on paper (sheet), and inside the GPU; moved: MB that the two
+    kernels read and write there; kernels: their share of the time until a batch of uint8 from pinned memory is ready as
+    float32."""
 
     pinned: float
     pageable: float
     sheet: float
     inside: float
+    moved: float
     kernels: float
 
 
@@ -213,19 +248,25 @@ def bus(rows: Sequence[Mapping[str, Any]], card: str) -> Bus:
     sent = {(row["dtype"], row["pinned"]): row for row in rows}
     pinned, pageable = sent["uint8", True], sent["uint8", False]
     kernels_s = pinned["ready_s"] - pinned["copy_s"]
-    # of each value one kernel reads a byte and writes 4, the other reads 4 and writes 4
+    moved = (
+        13 * pinned["bytes"]
+    )  # of each value one kernel reads a byte and writes 4, the other reads 4 and writes 4
     return Bus(
         pinned["bytes"] / pinned["copy_s"] / 1e9,
         pageable["bytes"] / pageable["copy_s"] / 1e9,
         DEVICES[card].pcie_bytes_per_s / 1e9,
-        13 * pinned["bytes"] / kernels_s / 1e9,
+        moved / kernels_s / 1e9,
+        moved / 1e6,
         kernels_s / pinned["ready_s"],
     )
 
 
 def sent_table(*results: Result) -> Table:
-    """Bytes, copy and the time until ready, for each dtype and kind of memory, in each run of 04/to_the_device."""
-    cells = []
+    """Bytes, copy and the time until ready, for each dtype and kind of memory, in each run of 04/to_the_device.
+
+    Of one run also the kernels: the difference of two times, which in a recording are timed apart.
+    """
+    cells, one = [], len(results) == 1
     for rows in zip(*(result.table or () for result in results), strict=True):
         for row, result in zip(rows, results, strict=True):
             cells.append(
@@ -233,16 +274,21 @@ def sent_table(*results: Result) -> Table:
                     row["dtype"],
                     "pinned" if row["pinned"] else "pageable",
                     f"{row['bytes'] / 1e6:.1f} MB",
-                    *[result.kind] * (len(results) > 1),
+                    *[result.kind] * (not one),
                     result.about + format_seconds(row["copy_s"]),
                     f"{result.about}{row['bytes'] / row['copy_s'] / 1e9:.0f} GB/s",
+                    *[_kernels(row, result.about)] * one,
                     result.about + format_seconds(row["ready_s"]),
                 )
             )
-    run = ["run"] * (len(results) > 1)
-    columns = ["dtype", "memory", "bytes sent", *run, "copy", "rate", "float32 is ready after"]
+    run, kernels = ["run"] * (not one), ["two kernels"] * one
+    columns = ["dtype", "memory", "bytes sent", *run, "copy", "rate", *kernels, "float32 is ready after"]
     evidence = " · ".join(result.evidence for result in results)
     return table(cells, columns, evidence=evidence, caption="a batch of 256 images of 3 × 224 × 224")
+
+
+def _kernels(row: Mapping[str, Any], about: str) -> str:
+    return "none" if row["dtype"] == "float32" else about + format_seconds(row["ready_s"] - row["copy_s"])
 
 
 # --- what a disk is asked for -------------------------------------------------------------------------------------
@@ -281,8 +327,8 @@ def disks_table(one_by_one: Mapping[str, float], in_blocks: Mapping[str, float],
     ]
     columns = ["disk", "IOPS", "bandwidth", "bandwidth ÷ IOPS", "one by one", f"blocks of {block}"]
     caption = (
-        "one epoch over 1.28 million images of 110 kB. Hard disk: about what 7,200 rpm do; cloud volume: AWS gp3's published "
-        "baseline; drive: the data sheet of a Samsung 970 EVO, 2 TB"
+        "one epoch over 1.28 million images of 110 kB. Hard disk: about what 7,200 rpm do; cloud volume (reached over a network, "
+        "counted as the NVMe drive): AWS gp3's published baseline; NVMe drive: the data sheet of a Samsung 970 EVO, 2 TB"
     )
     return table(rows, columns, evidence="arithmetic", caption=caption)
 
@@ -324,12 +370,12 @@ def read_order(epochs: Mapping[str, Sequence[Read]]) -> Picture:
             np.stack(ends, axis=1).ravel().tolist()
             for ends in ((done - sizes, done), (offsets, offsets + sizes))
         )
-        panels[f"{way}: {len(reads)} reads"] = {"the disk's head": (so_far, place)}
+        panels[f"{way}: {len(reads)} reads"] = {"place": (so_far, place)}
     return plots.curves(
         panels,
         evidence="live (CPU)",
-        title="One epoch over the packed file: what the disk is asked for",
-        note="slanted: a read; upright: a jump, at which a hard disk moves its head",
+        title="One epoch over a packed file of 3 MB: which part each read asks for",
+        note="slanted: a read; upright: a jump, at which a hard disk would move its head",
         xlabel="read so far, MB",
         ylabel="place in the file, MB",
     )
