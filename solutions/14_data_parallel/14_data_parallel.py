@@ -454,8 +454,8 @@ board
 
 # %% [markdown]
 # A step takes {{script_slower:.0%}} longer, but eight GPUs take eight batches in that time: {{script_tokens:.1f}} times as many tokens a
-# second. Each GPU gives {{script_sent:.1f}} MiB a step to all-reduces, a float32 gradient for each weight (the row *bytes sent to other
-# ranks*; a ring puts up to twice as much on the link). It launches {{script_launches_now:.0f}} times in place of {{script_launches:.0f}}:
+# second. Each GPU gives {{script_sent:.1f}} MiB a step to all-reduces, a float32 gradient for each weight (a ring puts up to
+# twice as much on the link). It launches {{script_launches_now:.0f}} times in place of {{script_launches:.0f}}:
 # DDP copies, and this step waits for launches already. Try `gradient_as_bucket_view=True` and `batched_grad_copy=True` above.
 
 # %% [markdown]
