@@ -419,8 +419,8 @@ experiments.time_layouts()
 # of the weights is left. (On another processor, or without oneDNN, the lines differ.)
 #
 # Below the table, two larger convolutions are timed on one thread; the fastest run counts. Where each filter reads one channel only
-# ("depthwise"), the kernel computes little, and reorders are a large part of the time. Over all 64 channels it computes 64 times as
-# much, and they hardly count.
+# ("depthwise"), the kernel computes little, and two passes over memory weigh much. Over all 64 channels it computes 64 times as
+# much, and they weigh little.
 #
 # From then on x should stay in that layout. But some operators lose it silently, for example `softmax(1)`, or a sum of a contiguous
 # tensor and x. *Further* counts which.
@@ -438,7 +438,7 @@ step, a = running_example.on_cpu(running_example.after("08")), torch.randn(512, 
 for name, work, runs in (("a step", step, 20), ("a product of 512 × 512", lambda: a @ a, 200)):
     times = [experiments.fastest(work, threads, runs) for threads in (1, 2)]
     print(f"{name}: 1 thread {times[0]}, 2 threads {times[1]}, live (CPU)")
-operators, made, large = experiments.shareable(step, GRAIN)
+operators, made, large = experiments.shareable(step, 32_768)
 lesson.keep(operators=operators, made=made, large=large)
 
 # %% [markdown]
@@ -469,7 +469,7 @@ print(f"≈ {before} threads, ≈ {cpus} CPUs")
 for threads in (1, 2):  # at home: 1, 2, half of your CPUs, all of them
     torch.set_num_threads(threads)
     took = []
-    for _ in range(20):
+    for _ in range(50):
         began = time.perf_counter()
         step(batch)
         took.append(time.perf_counter() - began)
@@ -477,7 +477,7 @@ for threads in (1, 2):  # at home: 1, 2, half of your CPUs, all of them
 torch.set_num_threads(before)
 
 # %% [markdown]
-# The toy's operators are too small to gain. For your model take the smallest number after which the time no longer falls.
+# For your model take the smallest number after which the time no longer falls. (The toy is too small to tell.)
 #
 # Two lines for the shell. The first counts which reorders repeat in every step. The second keeps a process and its memory on one
 # **NUMA node**: large machines have several groups of cores, each with its own memory.
@@ -510,7 +510,7 @@ lesson.verdicts(
 # | Threads × processes ≤ cores, over all that run. | Processes that wait (for a disk) need no core of their own. |
 # | `OMP_NUM_THREADS` reaches torch and NumPy. | torch in workers; NumPy that is loaded already; other kinds of threads. |
 # | The best number of threads belongs to the model and its batch. | Many requests: more processes, fewer threads each. |
-# | `channels_last` for convolutions, for x and weights. | Much work a pixel: it brings little. An operator loses it: the reorders are back. |
+# | `channels_last` for convolutions, for x and weights. | Convolutions over many channels gain little. After an operator that loses it, the reorders are back. |
 #
 # **Read on**: PyTorch's notes on [CPU threading](https://docs.pytorch.org/docs/stable/notes/cpu_threading_torchscript_inference.html)
 # and its [tuning guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html); [G. Amdahl,
