@@ -3,17 +3,17 @@
 #
 # ## And on the CPU?
 #
-# A CPU has no queue and no launches. An operator is a loop, and when the operator returns, its work is done. On a CPU a program is
-# slow for other reasons: too few threads take part, too many threads share a core, threads run far from their memory, or the
-# numbers lie in an order that a kernel has to change first. The code shows none of this. All of it can be counted.
+# A CPU has no queue and no launches. An operator is a loop, and when it returns, its work is done. A program is slow for other
+# reasons: too few threads take part, too many threads share a core, or the numbers lie in an order that a kernel has to change
+# first. None of this shows in the code, and all of it can be counted.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 69 min. **Before this** lessons 01 (strides) and 04 (workers); for a
+# **Time** 60 min, 22 of them for two exercises; *Further*: 69 min. **Before this** lessons 01 (strides) and 04 (workers); for a
 # part of *Further*, lesson 11 (Inductor).
 #
 # **Afterwards you can**
-# - say which operators use threads, from which size on, and who else in a process uses threads;
+# - say which operators use threads, from which size on, and who else does;
 # - bind a `DataLoader`'s workers to CPUs so that the binding holds;
-# - choose the number of threads for a model, and keep convolutions in the layout that they need.
+# - choose the number of threads for a model, and give convolutions the layout that they need.
 
 # %% setup
 import math
@@ -23,7 +23,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from helpers import count, lesson, plots, recordings
+from helpers import count, lesson, recordings
 from helpers.lessons.cpu_threads_and_layout import experiments
 
 torch.set_num_threads(1)  # this process only counts: the threads of this lesson live in its children
@@ -35,11 +35,11 @@ lesson.start(
 # %% [markdown]
 # ## 1 · Who uses the second core?
 #
-# PyTorch can split one operator over several threads. They are called **intra-op** threads, and
-# [`torch.get_num_threads()`](https://docs.pytorch.org/docs/stable/generated/torch.get_num_threads.html) says how many there are.
-# OpenMP, the library behind them, starts them as a **team** when the first operator needs them. So a team can be counted. Each line
-# below runs in a fresh process: set 8 threads (the machine need not have 8 cores), run one operator, count the threads.
-# **Does the one thread do it alone, or is the team of 8 started?** (These rounds need Linux; on other systems they show "?".)
+# PyTorch can split one operator over several **intra-op** threads.
+# [`torch.get_num_threads()`](https://docs.pytorch.org/docs/stable/generated/torch.get_num_threads.html) says how many. OpenMP, the
+# library behind them, starts them as a **team** when the first operator needs them. So a team can be counted. Each line below runs
+# in a fresh process: set 8 threads (the machine need not have 8 cores), run one operator, count the threads. **Does one thread do
+# it alone, or is the team of 8 started?** (Systems other than Linux show "?".)
 
 # %% experiment
 you = lesson.predict(
@@ -68,13 +68,13 @@ you.against(teams, evidence="live (CPU)", what="threads")
 # There are three kinds of operators.
 #
 # - Most are split by **elements**, from 32,769 elements on. 32,768 is `GRAIN_SIZE` in PyTorch's
-#   [`TensorIterator.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/TensorIterator.h#L72-L76): less work than
-#   that is not worth a thread of its own.
-# - Some are split by **rows**. A single long row stays with one thread.
-# - Some are not split at all, because each number depends on the number before: random numbers, for example.
+#   [`TensorIterator.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/TensorIterator.h#L72-L76): less work is not
+#   worth a thread of its own.
+# - Some are split by **rows**. A single long row stays with one thread. `softmax` has no lower limit: 2 rows of 4 start the team.
+# - Some are not split at all, because each number depends on the number before: `randn`, for example.
 #
-# Kernels of libraries (MKL, oneDNN) have limits of their own. A team that is started need not have work for all: the operator is
-# split into **chunks**, and each thread takes one at most. How many chunks there are,
+# Kernels of libraries (MKL, oneDNN) have limits of their own. A team need not have work for all: the operator is split into
+# **chunks**, one for a thread. How many,
 # [`ParallelOpenMP.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.h#L16-L48) says:
 
 # %% experiment
@@ -93,18 +93,17 @@ def chunks(size, threads):
 experiments.shared_out({size: chunks(size, 8) for size in (32_768, 32_769, 100_000, 1_000_000)})
 
 # %% [markdown]
-# An element-wise operator on 100,000 elements is done by 4 threads at most. The other threads of the team are woken and find
-# nothing to do. **More threads do not make element-wise operators on small tensors faster.**
+# Of the team of 8, 4 threads at most work on 100,000 elements. The others are woken for nothing. **More threads do not make
+# element-wise operators on small tensors faster.**
 
 # %% [markdown]
 # ## 2 · Too many threads
 #
-# Processes multiply threads. A worker of a `DataLoader` uses torch and NumPy, and it may start a program that uses torch too.
-# Each could use 1 thread, or as many as the machine has CPUs ("all"; some libraries count two CPUs of one core as one). **How many
-# threads may each use?**
+# A worker of a `DataLoader` uses torch and NumPy, and it may start a program that uses torch too. Each could use 1 thread, or as
+# many as the machine has CPUs ("all"; some libraries count two CPUs of one core as one). **How many threads may each use?**
 #
-# The last question is about binding. `os.sched_setaffinity(0, {3})` **binds**: from then on only CPU 3 may be used. A process runs
-# an operator with 4 threads, and makes such a call afterwards. **How many of its threads are bound?**
+# The last question is about **binding**: `os.sched_setaffinity(0, {3})` asks that only CPU 3 is used from then on. A process runs
+# an operator with 4 threads, and makes such a call afterwards. **How many of its threads does the call bind?**
 
 # %% experiment
 you = lesson.predict(
@@ -122,49 +121,41 @@ you = lesson.predict(
 
 # %% experiment
 in_worker, late = experiments.in_a_worker(), experiments.bound_late()
-bound_now, there, still = late
-answers = map(experiments.one_or_all, [*in_worker, bound_now])
+answers = experiments.one_or_all(*in_worker, late[0])
 you.against(dict(zip(you, answers, strict=True)), evidence="live (CPU)", what="measured").show()
-print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num_threads() is {still}")
-print(
-    f"two Python threads run an operator each, 4 intra-op threads set: {experiments.python_threads()} new threads"
-)
+experiments.say_counts(late)
 
 # %% [markdown]
 # - **torch sets itself to 1 thread in a worker**
 #   ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/_utils/worker.py#L269-L273)). **NumPy and other programs
-#   do not.** W workers on C CPUs can mean W · C threads. The environment variable `OMP_NUM_THREADS=1`, set before Python starts,
-#   reaches torch and NumPy.
-# - **`OMP_NUM_THREADS` does not reach threads of another kind.** Hugging Face's tokenizers have
-#   [`RAYON_NUM_THREADS`](https://docs.rs/rayon/latest/rayon/struct.ThreadPoolBuilder.html#method.num_threads), `ffmpeg` has
-#   [`-threads`](https://ffmpeg.org/ffmpeg-codecs.html#Codec-Options), and OpenCV has
-#   [`cv2.setNumThreads`](https://docs.opencv.org/4.x/db/de0/group__core__utils.html).
+#   do not.** W workers on C CPUs can mean W · C threads.
+# - **`OMP_NUM_THREADS=1` reaches torch and NumPy if it is set before Python starts.** Set inside a worker, it reaches only programs
+#   that start later. NumPy is usually loaded by then and keeps "all", also in a bound worker, where its threads crowd on few CPUs.
+#   [`threadpoolctl`](https://github.com/joblib/threadpoolctl) changes a loaded NumPy.
+# - **Other kinds of threads have settings of their own**: Hugging Face's tokenizers
+#   [`RAYON_NUM_THREADS`](https://docs.rs/rayon/latest/rayon/struct.ThreadPoolBuilder.html#method.num_threads), `ffmpeg` `-threads`.
 # - **A torch program that starts later counts the CPUs that it may use.** So binding a worker also limits torch there.
 # - **[`os.sched_setaffinity(0, …)`](https://docs.python.org/3/library/os.html#os.sched_setaffinity) binds one thread, the caller.**
 #   A new thread inherits the CPUs of the thread that starts it. A thread that already runs keeps its own. So bind before the first
-#   operator, or bind every thread in `/proc/self/task`. (The call above meets more than 4 threads, because `torch.set_num_threads(4)`
-#   itself [starts 3 threads](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.cpp) of another pool, for
-#   kernels of the library QNNPACK.)
-#
+#   operator, or bind every thread in `/proc/self/task`. (The line counts 4 + 3 = 7: the team, and a second pool that
+#   `torch.set_num_threads(4)` [starts](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.cpp).)
 # - **Every Python thread that runs an operator starts a team of its own.** The last line counts two Python threads, and 3 more in
 #   the team of each. A server with 16 request threads and 16 intra-op threads has 256.
-#
-# `torch.get_num_interop_threads()` counts another pool, for whole operators side by side. It is for
-# [TorchScript's `fork`](https://docs.pytorch.org/docs/stable/notes/cpu_threading_torchscript_inference.html); ordinary eager code
-# does not use it.
 
 # %% [markdown]
 # **Exercise 12.1 — bind each worker** (★★, 12 min)
 #
 # Write a function that makes a `worker_init_fn` from a plan: `plan[i]` lists the CPUs of worker i. `DataLoader(…,
-# worker_init_fn=bound(plan))` calls it in each worker, with the worker's number, before the worker loads anything. (Where the
-# system is not Linux, the tests look only at the numbers of threads.)
+# worker_init_fn=bound(plan))` calls it in each worker, with its number, before it loads anything.
 #
-# <details><summary>Hint 1</summary>Four things must be set: which CPUs, for which threads, how many threads torch uses, and what the
-# programs read that the worker starts. Where does Linux list the threads of a process?</details>
+# The tests fork the workers. `spawn` (macOS, Windows) and `forkserver` (Linux from Python 3.14 on) pickle the function, and fail if
+# it is a nested one. There put `bind(plan, worker)` into a .py file, and return `functools.partial(bind, plan)`.
 #
-# <details><summary>Hint 2</summary><code>os.listdir("/proc/self/task")</code> gives the numbers of all threads, also of those
-# that Python's <code>threading</code> does not know. A container may forbid some CPUs of the plan: ask
+# <details><summary>Hint 1</summary>To be set: which CPUs, for which threads, how many threads torch uses, and what programs read that
+# the worker starts. Where does Linux list a process's threads?</details>
+#
+# <details><summary>Hint 2</summary><code>os.listdir("/proc/self/task")</code> has all threads, also those that Python does not know.
+# One may end before you bind it: <code>ProcessLookupError</code>. A container may forbid some CPUs of the plan:
 # <code>os.sched_getaffinity(0)</code>.</details>
 #
 # <details><summary>The idea</summary>Keep the CPUs of the plan's entry that are allowed (all that are allowed, if none is left).
@@ -178,13 +169,13 @@ def bound(plan: list[list[int]]) -> Callable[[int], None]:
 
     plan[i]: the CPUs of worker i, each once, in any order. At least one entry; no entry is empty. More workers than
         entries: begin again with the first.
-    The worker's CPUs are those of its entry that it is allowed to use at that moment; if it may use none of them, all that it
-    is allowed. Afterwards
+    The worker's CPUs are those of its entry that it is allowed to use at that moment; if none, all that it is allowed. Afterwards
     - every thread of the worker, there already (whoever started it) or started later, runs on these CPUs only, and so does
-      every program that the worker starts;
+      every program that it starts;
     - torch uses as many threads as there are CPUs, and OMP_NUM_THREADS tells programs the same number.
     Bind by os.sched_setaffinity, looked up when the worker begins (not by taskset: in some tests os plays another machine).
-    Where os has no sched_setaffinity and sched_getaffinity (macOS, Windows), only the numbers are set, those of the whole entry.
+    Where os has no sched_setaffinity and sched_getaffinity (macOS, Windows), only the numbers are set, those of the whole entry;
+    there the tests look at these only.
     The process that calls bound(plan) itself stays as it is.
     """
     ### BEGIN SOLUTION
@@ -236,71 +227,63 @@ check_bound(
 # %% [markdown]
 # ## 3 · What can more threads bring?
 #
-# **Amdahl's law**: the part of a step that is not split sets the limit. If the share s of the time is serial, n threads make the
-# step at most 1 ÷ (s + (1 − s) ÷ n) times as fast, and never more than 1 ÷ s. Two more things limit a CPU. An operator has no more
-# chunks than section 1 says. And waking a team takes time: a larger team takes longer.
+# **Amdahl's law**: if the share s of a step's time is serial, n threads make the step at most 1 ÷ (s + (1 − s) ÷ n) times as fast,
+# and never more than 1 ÷ s. Two more things limit a CPU: the number of chunks, and the time to wake a team, which grows with it.
 #
-# Here is a model of a step: 10 operators on tensors of one size, and one `randn` of that size. **On a machine with 64 cores, which
-# number of threads is best?**
+# Here is a model of a step: 10 operators on tensors of one size, and one `randn` of that size. An element takes 1 ns, or what the
+# line says. **On 64 cores, which number of threads is best?**
 
 # %% experiment
 you = lesson.predict(
-    {"20,000 elements": ..., "100,000 elements": ..., "1,000,000 elements": ...}, choices=[1, 4, 32, 64]
+    {
+        "20,000 elements": ...,
+        "100,000 elements": ...,
+        "1,000,000 elements": ...,
+        "1,000,000 elements of 0.1 ns": ...,
+    },
+    choices=[1, 4, 14, 31, 64],
 )
 
 # %% experiment
-WAKE, EACH = 2_000, 500  # ns to wake a team, and more for each of its threads: an assumption
+WAKE, EACH = 2_000, 500  # ns to wake a team, and more for each of its threads
 
 
-def operator_ns(size, threads):
-    largest = chunks(size, threads)[0]  # 1 ns an element
-    return size if largest == size else WAKE + EACH * threads + largest
+def step_ns(threads, size, element_ns):
+    largest = chunks(size, threads)[0]
+    team = WAKE + EACH * threads if largest < size else 0
+    return 10 * (team + element_ns * largest) + element_ns * size  # randn is not split
 
 
-def step_ns(size, threads):
-    return 10 * operator_ns(size, threads) + size  # randn is not split
-
-
-sizes = {f"{size:,} elements": size for size in (20_000, 100_000, 1_000_000)}
-curves = {name: {t: step_ns(n, 1) / step_ns(n, t) for t in range(1, 65)} for name, n in sizes.items()}
-best = {name: max([1, 4, 32, 64], key=curve.get) for name, curve in curves.items()}
-lesson.keep(few_chunks=len(chunks(100_000, 64)), many_chunks=len(chunks(1_000_000, 64)))
-picture = plots.curves(
-    {
-        "": {name: (curve.keys(), curve.values()) for name, curve in curves.items()}
-        | {"1 ÷ serial part": ([1, 64], [11, 11])}
-    },
-    evidence="arithmetic",
-    title="Speed-up of a step against its threads",
-    note=f"10 operators and one that is not split; a team costs {WAKE / 1e3:g} µs and {EACH / 1e3:g} µs a thread",
-    xlabel="threads",
-    ylabel="times as fast as 1 thread",
-    dashed=("1 ÷ serial part",),
-)
+steps = dict(zip(you, [(20_000, 1), (100_000, 1), (1_000_000, 1), (1_000_000, 0.1)], strict=True))
+curves = {
+    name: {t: step_ns(1, *step) / step_ns(t, *step) for t in range(1, 65)} for name, step in steps.items()
+}
+best = {name: max(curve, key=curve.get) for name, curve in curves.items()}
+picture = experiments.speedups(curves, WAKE, EACH)
 you.against(best, picture, evidence="arithmetic", what="best number of threads")
 
 # %% [markdown]
-# The smallest step has nothing to split. The others have {{few_chunks}} and {{many_chunks}} chunks an operator, and each thread
-# beyond that number only costs. Even the best number stays well below the dashed line, Amdahl's limit. **So the best number of
-# threads belongs to a model and its batch, not to a machine.** A second process can use the cores that one step cannot. (The two
-# costs are an assumption. To find yours, measure `x + 1` on 32,769 elements with 1 thread and with more, by lesson 00's `bench`,
-# on cores that nobody else uses.)
+# The smallest step has nothing to split. The next two have ⌈100,000 ÷ 32,768⌉ = 4 and ⌈1,000,000 ÷ 32,768⌉ = 31 chunks an operator.
+# More threads than chunks are never best. Fewer are where an element is cheap: a further thread then costs more than it takes over.
+# **So the best number of threads belongs to a model and its batch, not to a machine.**
+#
+# One limit is not in the model: **all cores share the memory's bandwidth**. Element-wise operators on tensors larger than the caches
+# often stop gaining after a few threads. (The model's three costs are an assumption. To find EACH, take 8 cores that nobody else
+# uses, and measure `x + 1` on 32,769 elements by lesson 00's `bench`, with 2 and with 8 threads: the difference is 6 · EACH.)
 
 # %% [markdown]
 # **Exercise 12.2 — the best number of threads** (★★, 10 min)
 #
-# You have measured the parts of a step on one thread. Compute how many threads are best, what they bring, and how to divide a
-# machine that serves many requests.
+# You have measured a step's parts on one thread. Compute how many threads are best, what they bring, and how to divide a machine
+# that serves many requests.
 #
-# <details><summary>Hint 1</summary>First write the time of one part with n threads. Look at the two special cases: no split at all,
-# and fewer chunks than threads.</details>
+# <details><summary>Hint 1</summary>First write the time of one part with n threads. Two cases are special: no split at all, and fewer
+# chunks than threads.</details>
 #
-# <details><summary>Hint 2</summary>The bound has no cost of a team, and as many threads as there are chunks: the largest chunk is then
-# that of ⌈size ÷ 32,768⌉ chunks.</details>
+# <details><summary>Hint 2</summary>The bound has no cost of a team, and as many threads as there are chunks: ⌈size ÷ 32,768⌉.</details>
 #
 # <details><summary>The idea</summary><code>best = min(range(1, cores + 1), key=total)</code>. To divide the machine: each number of
-# threads t allows p = min(copies, cores // t) processes, which together finish p ÷ total(t) steps a ns; take the
-# largest.</details>
+# threads t allows p = min(copies, cores // t) processes, which finish p ÷ total(t) steps a ns: take the largest.</details>
 
 
 # %% exercise="best_threads"
@@ -317,10 +300,11 @@ def best_threads(
 
     Returns {"threads": the number from 1 to cores with the least time of a step (the smallest of equals),
     "speedup": one thread's time ÷ that time,
-    "bound": the speed-up for teams that cost nothing and threads without end (at most as many chunks as above: so it
-        is lower than the dashed line of section 3, which cuts without end),
-    "processes", "each": min(copies, ⌊cores ÷ n⌋) processes of n threads each, n such that they finish most steps a second
-    together (of equals, the smallest n); processes do not disturb one another}.
+    "bound": the speed-up for teams that cost nothing and threads without end (with the chunks above: so it is lower than
+        section 3's dashed line),
+    "each": the n for which p(n) = min(copies, ⌊cores ÷ n⌋) processes of n threads finish most steps a second together (of
+        equals, the smallest n; processes do not disturb one another),
+    "processes": p(n) for that n}.
     """
     ### BEGIN SOLUTION
 
@@ -406,9 +390,12 @@ check_best_threads(*random_steps(60), *free, expect=exact)
 #
 # For each output a convolution reads all channels of a few neighbouring pixels.
 # [`channels_last`](https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html) (lesson 01) keeps the channels of a
-# pixel side by side, so one instruction of the processor takes 8 or 16 of them at once. On the CPU most convolutions are done by the library
-# **oneDNN**. oneDNN prints each of its steps if `ONEDNN_VERBOSE=1` is set before Python starts. A step called `reorder` computes
-# nothing: it writes data in another layout. **How many reorders does one convolution of 2 × 16 × 20 × 20 with 3 × 3 filters cost?**
+# pixel side by side, so one instruction takes 8 or 16 of them at once. On the CPU most convolutions are done by the library
+# **oneDNN**. Its kernels read the weights in **blocks** of channels, and x in such blocks or in `channels_last`.
+#
+# oneDNN prints each of its steps, for example if `ONEDNN_VERBOSE=1` is set before Python starts. A step called `reorder` computes
+# nothing: it writes data in another layout. **How many reorders does one convolution of 2 × 16 × 20 × 20 with 3 × 3 filters print?**
+# (Copies that PyTorch makes do not count.)
 
 # %% experiment
 you = lesson.predict(
@@ -421,16 +408,19 @@ you = lesson.predict(
 )
 
 # %% experiment
-primitives, _ = experiments.onednn()
-reorders = {name: sum(kind == "reorder" for kind, *_ in primitives.get(name, ())) for name in you}
-you.against(reorders, experiments.layouts_table(list(you)), evidence="live (CPU)", what="reorders")
+table = experiments.layouts_table(list(you))
+you.against(experiments.reorders(list(you)), table, evidence="live (CPU)", what="reorders").show()
+experiments.time_layouts()
 
 # %% [markdown]
-# A contiguous x is written into blocks of channels, and the result is written back, **in each convolution**. These are two passes
-# over memory that no profiler of operators shows. In `channels_last` neither happens. If only x is in `channels_last`, PyTorch
-# first copies the weights into that layout, at every call. So convert both: `model.to(memory_format=torch.channels_last)`, and x
-# the same way. One reorder of the weights is left; if the weights do not change, it can be done once (Inductor does so with its
-# option `freezing`). On another processor, or without oneDNN, the lines differ: look for them.
+# A contiguous x is written into blocks, and the result is written back, **in each convolution**: two passes over memory that no
+# profiler of operators shows. In `channels_last` neither happens. If only x is in `channels_last`, PyTorch first copies the weights
+# into that layout, at every call. So convert both: `model.to(memory_format=torch.channels_last)`, and x the same way. One reorder
+# of the weights is left. (On another processor, or without oneDNN, the lines differ.)
+#
+# Below the table, two larger convolutions are timed on one thread; the fastest run counts. Where each filter reads one channel only
+# ("depthwise"), the kernel computes little, and two passes over memory weigh much. Over all 64 channels it computes 64 times as
+# much, and they weigh little.
 #
 # From then on x should stay in that layout. But some operators lose it silently, for example `softmax(1)`, or a sum of a contiguous
 # tensor and x. *Further* counts which.
@@ -438,35 +428,32 @@ you.against(reorders, experiments.layouts_table(list(you)), evidence="live (CPU)
 # %% [markdown]
 # ## The running example
 #
-# The lessons before this one changed what the script asks of a GPU. Here the same script runs on your CPU, in its small size,
-# with one thread and with two: in float32, as lesson 08 left it. (`on_cpu` gives a function that does the script's next step.)
+# The script on your CPU, small and in float32, as lesson 08 left it. (`on_cpu` gives a function that does its next step.) Beside it
+# runs one product of matrices.
 
 # %% experiment
-from helpers import bench, running_example
+from helpers import running_example
 
-step = running_example.on_cpu(running_example.after("08"))
-for threads in (1, 2):
-    timed = bench(step, repeats=8, number=1, num_threads=threads)
-    print(f"{threads} thread(s): {timed.cell} a step, live (CPU)")
-
-operators = count(step).operators
-lesson.keep(script_operators=operators)
-print(f"operators in a step: {operators}")
+step, a = running_example.on_cpu(running_example.after("08")), torch.randn(512, 512)
+for name, work, runs in (("a step", step, 20), ("a product of 512 × 512", lambda: a @ a, 200)):
+    times = [experiments.fastest(work, threads, runs) for threads in (1, 2)]
+    print(f"{name}: 1 thread {times[0]}, 2 threads {times[1]}, live (CPU)")
+operators, made, large = experiments.shareable(step, 32_768)
+lesson.keep(operators=operators, made=made, large=large)
 
 # %% [markdown]
-# A second thread cannot make this step twice as fast. Each of the {{script_operators}} operators of a step is called from
-# one thread: by Python, or in backward by autograd's engine, and then by the dispatcher. Only the larger kernels are shared out, and at this size many of them are too small.
-# How much the second thread buys depends on your machine: the two lines above say it. The other change of this lesson
-# buys nothing at all here. `channels_last` is an order for images, and the model has no convolution.
+# Each operator counts with the fastest of its runs: a team waits for its slowest thread, so other programs disturb it most.
+#
+# All of the product's work is shared. The step's is not: its {{operators}} operators are called from one thread, and only {{large}} of
+# the {{made}} tensors that they make are large enough for an element-wise operator to be split. So a second thread can bring the step
+# less. `channels_last` changes nothing here: the model has no convolution.
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at how many threads there are and how many CPUs the process may use. Where a container or a batch system hands out
-# single CPUs, the second number is smaller than the machine's. A container's limit on CPU *time* (`docker run --cpus=2`) does not
-# show there, but in `/sys/fs/cgroup/cpu.max`. Then try the numbers of threads, a few steps each, on a machine that does nothing
-# else. [`py-spy dump --native --pid …`](https://github.com/benfred/py-spy) shows where each Python thread is while a step is
-# slow, down into the C++. It does not show the other threads of a team.
+# Look first at how many threads there are and how many CPUs the process may use. (Here the first number is 1, because the lesson's
+# first cell set it. At home it is your machine's.) A container's limit on CPU *time* (`docker run --cpus=2`) shows only in
+# `/sys/fs/cgroup/cpu.max`. Then try numbers of threads, on a quiet machine.
 
 # %% experiment
 from helpers.own_script import toy
@@ -481,19 +468,19 @@ before, batch = torch.get_num_threads(), next(iter(loader))
 print(f"≈ {before} threads, ≈ {cpus} CPUs")
 for threads in (1, 2):  # at home: 1, 2, half of your CPUs, all of them
     torch.set_num_threads(threads)
-    step(batch)  # warm-up
-    began = time.perf_counter()
-    for _ in range(5):
+    took = []
+    for _ in range(50):
+        began = time.perf_counter()
         step(batch)
-    print(f"{threads} threads: ≈ {(time.perf_counter() - began) / 5 * 1e3:.1f} ms a step")
+        took.append(time.perf_counter() - began)
+    print(f"{threads} threads: ≈ {min(took) * 1e3:.1f} ms, the fastest step")
 torch.set_num_threads(before)
 
 # %% [markdown]
-# The toy's products are too small to be shared, so a second thread has nothing to win here. For your model take the smallest
-# number of threads after which the time no longer falls. `OMP_NUM_THREADS` sets it from outside.
+# For your model take the smallest number after which the time no longer falls. (The toy is too small to tell.)
 #
 # Two lines for the shell. The first counts which reorders repeat in every step. The second keeps a process and its memory on one
-# NUMA node.
+# **NUMA node**: large machines have several groups of cores, each with its own memory.
 #
 # ```bash
 # ONEDNN_VERBOSE=1 python train.py | grep reorder | cut -d, -f6,9,12 | sort | uniq -c | sort -rn | head
@@ -503,8 +490,7 @@ torch.set_num_threads(before)
 # %% [markdown]
 # ## Sources on trial
 #
-# Three claims that matter here. The last one is about an option of
-# [`torch.compile`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html); the cell compiles a function with it.
+# One claim that matters here. Three more wait for lesson 18.
 
 # %% experiment
 from helpers.lessons.cpu_threads_and_layout import claims
@@ -512,7 +498,7 @@ from helpers.lessons.cpu_threads_and_layout import claims
 lesson.verdicts(
     claims.on_trial(in_worker, late),
     evidence="live (CPU) · arithmetic · published",
-    shown=("12-binding-numa", "12-set-num-threads", "12-memory-format"),
+    shown=("12-set-num-threads",),
 )
 
 # %% [markdown]
@@ -522,10 +508,9 @@ lesson.verdicts(
 # |---|---|
 # | Up to 32,768 elements, one thread works. | Operators split by rows; kernels of MKL and oneDNN. |
 # | Threads × processes ≤ cores, over all that run. | Processes that wait (for a disk) need no core of their own. |
-# | `OMP_NUM_THREADS`, set before Python starts, reaches torch and NumPy. | torch in workers, which sets its own number; tokenizers, ffmpeg and OpenCV. |
-# | Bind before the first thread starts. | Or bind each thread of `/proc/self/task`. |
+# | `OMP_NUM_THREADS` reaches torch and NumPy. | torch in workers; NumPy that is loaded already; other kinds of threads. |
 # | The best number of threads belongs to the model and its batch. | Many requests: more processes, fewer threads each. |
-# | `channels_last` for convolutions, for x and weights. | Single operators lose it silently: look at strides. |
+# | `channels_last` for convolutions, for x and weights. | Convolutions over many channels gain little. After an operator that loses it, the reorders are back. |
 #
 # **Read on**: PyTorch's notes on [CPU threading](https://docs.pytorch.org/docs/stable/notes/cpu_threading_torchscript_inference.html)
 # and its [tuning guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html); [G. Amdahl,

@@ -13,7 +13,7 @@ from helpers.lessons.cpu_threads_and_layout import experiments
 
 def on_trial(in_worker: Sequence[Any], late: Sequence[Any]) -> list[Claim]:
     """All claims of the lesson. in_worker, late: what in_a_worker() and bound_late() counted in section 2."""
-    by_torch, by_numpy, by_program, *_ = map(experiments.one_or_all, in_worker)
+    by_torch, by_numpy, by_program, *_ = experiments.one_or_all(*in_worker)
     new = experiments.python_threads()
     node = [0] * 4, [1] * 4  # the node of each thread
     whole = experiments.pages([0], node[0] + node[1])

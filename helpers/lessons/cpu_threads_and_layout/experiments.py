@@ -6,14 +6,20 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
+import torch
+from torch.utils.benchmark.utils.common import set_torch_threads
+
 import helpers.lessons.cpu_threads_and_layout.recorded  # noqa: F401 - its experiments are known by their names
-from helpers import compiling
+from helpers import compiling, count, plots
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
+from helpers.pytorch.dispatch_mode import Mode
 from helpers.recordings import Result
 from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
@@ -120,7 +126,9 @@ def shared_out(chunks: Mapping[int, Sequence[int]]) -> Picture:
     rows: dict[str, Strip] = {
         f"{size:,}": (
             [(part, 0, f"thread {i}") for i, part in enumerate(parts)],
-            f"{len(parts)} of 8 work, {max(parts):,} each",
+            f"{len(parts)} of 8 work, at most {max(parts):,} each"
+            if parts[1:]
+            else "1 works, no team is woken",
         )
         for size, parts in chunks.items()
     }
@@ -173,9 +181,9 @@ def bound_late() -> tuple[Any, Any, Any]:
     return tuple(asked(_LATE)) if LINUX else ("?", "?", "?")
 
 
-def one_or_all(threads: Any) -> str:
-    """The number in the words of the prediction. More than one are all: a library may count cores, or have a most of its own."""
-    return str(threads) if threads in (1, "?") else "all"
+def one_or_all(*threads: Any) -> list[str]:
+    """Numbers in the words of the prediction. More than one are all: a library may count cores, or have a most of its own."""
+    return [str(number) if number in (1, "?") else "all" for number in threads]
 
 
 _PYTHON_THREADS = """
@@ -203,6 +211,32 @@ answer([max(counts) - before])
 def python_threads() -> Any:
     """How many new threads there are while two Python threads run an operator each, with 4 intra-op threads set."""
     return asked(_PYTHON_THREADS)[0] if LINUX else "?"
+
+
+def say_counts(late: Sequence[Any]) -> None:
+    """late: what bound_late() counted."""
+    bound_now, there, still = late
+    print(f"after the late call: {bound_now} of {there} threads bound; torch.get_num_threads() is {still}")
+    print(f"two Python threads run an operator each, 4 intra-op threads set: {python_threads()} new threads")
+
+
+# --- 3, what more threads can bring -------------------------------------------------------------------------------
+
+
+def speedups(curves: Mapping[str, Mapping[int, float]], wake_ns: float, each_ns: float) -> Picture:
+    """The model's steps: name → number of threads → times as fast as one thread."""
+    return plots.curves(
+        {
+            "": {name: (tuple(curve), tuple(curve.values())) for name, curve in curves.items()}
+            | {"1 ÷ serial part": ([1, 64], [11, 11])}
+        },
+        evidence="arithmetic",
+        title="Speed-up of a step against its threads",
+        note=f"10 operators and one that is not split; a team costs {wake_ns / 1e3:g} µs and {each_ns / 1e3:g} µs a thread",
+        xlabel="threads",
+        ylabel="times as fast as 1 thread",
+        dashed=("1 ÷ serial part",),
+    )
 
 
 # --- 4, layout ----------------------------------------------------------------------------------------------------
@@ -243,6 +277,12 @@ def onednn() -> tuple[dict[str, list[Any]], dict[str, int]]:
     return primitives, copies
 
 
+def reorders(names: Sequence[str]) -> dict[str, int]:
+    """How many reorders oneDNN printed for each of these convolutions."""
+    primitives, _ = onednn()
+    return {name: sum(kind == "reorder" for kind, *_ in primitives.get(name, ())) for name in names}
+
+
 #: oneDNN's names; a dimension that is cut into blocks, as wide as the processor's vectors, has a capital letter and a number
 _LAYOUTS = {"abcd": "contiguous", "acdb": "channels_last"}
 
@@ -262,6 +302,64 @@ def layouts_table(names: Sequence[str]) -> Table:
             )
     note = "blocks: a dimension is cut into pieces as wide as the processor's vectors"
     return table(rows, ["convolution", "primitive", "of", "layouts"], evidence="live (CPU)", caption=note)
+
+
+class _Clock(Mode):
+    """The seconds of each operator, by its name and its turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.took: dict[tuple[Any, int], float] = {}
+        self._turns = Counter[Any]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        began = time.perf_counter()
+        result = func(*args, **(kwargs or {}))
+        self.took[func, self._turns[func]] = time.perf_counter() - began
+        self._turns[func] += 1
+        return result
+
+
+def fastest(work: Callable[[], Any], threads: int, runs: int) -> str:
+    """The time of work's operators, each at the fastest of so many runs: a team waits for its slowest thread, so what else runs on
+    this machine disturbs most of them. Without the time between operators. After ten seconds there is no further run."""
+    best: dict[tuple[Any, int], float] = {}
+    with set_torch_threads(threads):
+        work()
+        end = time.perf_counter() + 10
+        for _ in range(runs):
+            if time.perf_counter() > end:
+                break
+            with _Clock() as clock:
+                work()
+            best = {key: min(took, best.get(key, took)) for key, took in clock.took.items()}
+    return "≈ " + format_seconds(sum(best.values()))
+
+
+@torch.no_grad()
+def time_layouts() -> None:
+    """Two convolutions of 1 × 64 × 56 × 56 with 3 × 3 filters, in both layouts, on one thread; printed."""
+    x, last = torch.randn(1, 64, 56, 56), torch.channels_last
+    turned = x.to(memory_format=last)
+    for groups, what in ((1, "all 64 channels"), (64, "one channel")):
+        conv = torch.nn.Conv2d(64, 64, 3, padding=1, groups=groups)
+        times = [fastest(partial(conv, x), 1, 200)]
+        conv.to(memory_format=last)  # type: ignore[call-overload]
+        times.append(fastest(partial(conv, turned), 1, 200))
+        print(f"each filter reads {what}: contiguous {times[0]}, channels_last {times[1]}, live (CPU)")
+
+
+# --- the running example ------------------------------------------------------------------------------------------
+
+
+def shareable(step: Callable[[], Any], grain: int) -> tuple[int, int, int]:
+    """A step's operators, the tensors that it makes, and how many of them hold more floats than `grain`; printed too."""
+    run = count(step)
+    large = sum(nbytes > 4 * grain for _, nbytes in run.allocations)
+    print(
+        f"a step: {run.operators} operators; {len(run.allocations)} tensors made, {large} above {grain:,} floats"
+    )
+    return run.operators, len(run.allocations), large
 
 
 # --- on the real GPU ----------------------------------------------------------------------------------------------
