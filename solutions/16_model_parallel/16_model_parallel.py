@@ -4,13 +4,13 @@
 # ## What if the data is not what to split?
 #
 # In lessons 14 and 15 each GPU works on its own part of the data. This no longer helps when the activations of one sample do not fit,
-# when the batch cannot grow any further, or when a step must be shorter than one sample takes on one GPU. Then the model itself is
-# split: **inside its layers** (tensor parallel), or **between its layers** (pipeline parallel).
+# when the batch cannot grow, or when one sample takes too long. Then the model itself is split: **inside its layers** (tensor parallel),
+# or **between its layers** (pipeline parallel).
 #
-# **Time** 60 min, half of it exercises; *Further*: 78 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
+# **Time** 60 min, 25 of them for two exercises; *Further*: 78 min. **Before this** lesson 14 (collectives, the α–β model, DDP).
 #
 # **Afterwards you can**
-# - split an MLP over ranks so that as little as possible is sent, and count what is sent;
+# - split an MLP over ranks so that as little as possible is sent, and say what is sent;
 # - write a pipeline schedule, and say beforehand how long ranks wait and what they hold;
 # - lay out 64 GPUs for a given model and network, and say when a model needs none of this.
 
@@ -34,9 +34,8 @@ lesson.start("16_model_parallel", evidence=["live (CPU)", "simulated (H100)", "a
 # %% [markdown]
 # ## 1 · Split a matrix product
 #
-# Two ranks share the product `y = x @ w`. Each has half of w. There are two ways to split w. By **columns**, each rank computes half
-# of the columns of y, from all of x. By **rows**, each rank needs only half of the columns of x. It computes a matrix of the size of
-# y, and the sum of both matrices is y.
+# Two ranks share the product `y = x @ w`. Each has half of w. By **columns**, each computes half of the columns of y, from all of x.
+# By **rows**, each needs only half of the columns of x. It computes a matrix of the size of y, and both add up to y.
 
 # %% experiment
 dice = torch.Generator().manual_seed(0)
@@ -50,14 +49,14 @@ print("by rows:", torch.allclose(by_rows, x @ w, atol=1e-4))
 matrix_splits(rows=6, inner=8, columns=10)
 
 # %% [markdown]
-# Putting the halves side by side takes an **all-gather**. Adding the two matrices takes an **all-reduce**. An MLP has two products and an
-# elementwise function between them: `gelu(x @ a) @ b`. Attention has products too, with something done to each head between them.
+# Putting the halves side by side takes an **all-gather**, adding them an **all-reduce**. An MLP has two products and an
+# elementwise function between them: `gelu(x @ a) @ b`. Attention works on each head by itself between its products.
 #
 # PyTorch's
 # [`parallelize_module`](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html) splits a module by a *plan*.
-# `ColwiseParallel` splits a layer by columns; its result stays split, unless `output_layouts=Replicate()` asks for all of it.
-# `RowwiseParallel` splits by rows and adds up. The plans below run on two real processes. **How many collectives does one forward
-# pass make?**
+# `ColwiseParallel` splits a layer by columns; its result stays split, unless `output_layouts=Replicate()` asks for all of it. (Its
+# weight is `Shard(0)`, since `nn.Linear` stores w transposed.) `RowwiseParallel` splits by rows and adds up. The plans below run on
+# two real processes. **How many collectives does one forward pass make?**
 
 # %% experiment
 you = lesson.predict(
@@ -86,25 +85,24 @@ you.against(calls, experiments.sent_table(steps), evidence="live (CPU)", what="c
 
 # %% [markdown]
 # **Split the first product by columns and the second by rows.** Then nothing has to be put together between them: gelu works on
-# single numbers, and the columns that a rank has are just what its rows of the second matrix need. One all-reduce of y is left.
-# Backward has one, too: all ranks used x, so its gradient is a sum over all ranks. Gathering after each product gives the same y,
-# but sends {{gathering:.1f}} times as much.
+# single numbers, and a rank's columns are just what its rows of the second matrix need. One all-reduce of y is left. Backward has one,
+# too: all ranks used x, so its gradient is a sum over them. Gathering after each product sends {{gathering:.1f}} times as much.
 #
-# Attention works the same way, with heads in place of columns. But look at its backward: q, k and v each sum the gradient of x for
-# themselves, three all-reduces in place of one. *Further* mends this. There, in exercise 16.3, you also write the split of the MLP
-# by hand.
+# Attention works the same way, with heads in place of columns. But in its backward q, k and v each sum the gradient of x for
+# themselves: three all-reduces in place of one. *Further* mends this, and splits the MLP by hand.
 
 # %% [markdown]
 # ## 2 · Split between the layers
 #
-# A pipeline gives each rank a **stage**: some of the layers, in order. It sends little: the activations between two stages, once
-# forward and once backward. Its price is waiting. The batch is cut into **micro-batches**. Rank 1 cannot begin before rank 0 has
-# done the first micro-batch. Rank 0 cannot begin its first backward before the gradient has come back through all other ranks. The
-# time that ranks wait is the **bubble**. Three orders of the same work, on 4 ranks with 8 micro-batches, where a backward takes as
-# long as two forwards:
+# A pipeline gives each rank a **stage**: some of the layers, in order. It sends little: the activations between two stages, and
+# their gradients back. Its price is waiting. The batch is cut into **micro-batches**. Rank 1 cannot begin before rank 0 has
+# done the first micro-batch. Rank 0's first backward needs a gradient that has come back through all other ranks. The
+# time that ranks wait is the **bubble**. Three orders of the same work, on p = 4 ranks with m = 8 micro-batches, where a backward
+# takes as long as two forwards:
 #
 # - **GPipe**: all forwards, then all backwards;
-# - **1F1B**: as soon as the first backward can begin, one backward and one forward in turn;
+# - **1F1B**: rank r (counted from 0) does p − r forwards. Then it *waits* for its first gradient, even if it could do more forwards.
+#   From then on it does one backward and one forward in turn;
 # - **interleaved 1F1B**: each rank has two stages of half as many layers (rank 0 has stages 0 and 4 of 8).
 
 # %% experiment
@@ -136,25 +134,23 @@ table = experiments.runs_table(runs)
 you.against(dict(zip(you, answers, strict=True)), table, *pictures, evidence="arithmetic")
 
 # %% [markdown]
-# Compare the first two pictures: both are equally long. **1F1B does not make the bubble smaller. It makes the memory smaller.** With p
-# ranks and m micro-batches, rank r (counted from 0) holds p − r micro-batches at most, not all m. The bubble of both is
-# (p − 1) ÷ (m + p − 1) of the time. So 1F1B pays indirectly: m may now grow, and a larger m makes the bubble smaller.
+# Compare the first two pictures: both are equally long. **1F1B does not make the bubble smaller. It makes the memory smaller.** The
+# bubble of both is (p − 1) ÷ (m + p − 1) of the time. (Narayanan and others divide by the time without it: (p − 1) ÷ m.)
+# GPipe always holds the whole batch. 1F1B holds at most (p − r) ÷ m of it. So smaller micro-batches shrink its bubble and its memory,
+# until their products no longer fill the GPU.
 #
-# In the third picture each rank has two rows, one for each of its two stages, with its earlier stage above. Its peak counts
-# activations of one stage, which is half of a rank's layers. (The two shades only tell neighbouring micro-batches apart.) With v
-# stages on each rank, the bubble is (p − 1) ÷ (v m + p − 1). The price is more messages, and more activations than plain 1F1B.
+# In the third picture each rank has two rows, its earlier stage above. With v stages on each rank, the bubble is
+# (p − 1) ÷ (v m + p − 1). The price is more messages, and more activations than plain 1F1B.
 
 # %% [markdown]
 # **Exercise 16.1 — a 1F1B schedule** (★★, 10 min)
 #
-# Write the order of work for each rank, with one thing that the library does not have: a limit on the activations that a rank may
-# hold. The test runs your table and looks at the order, the bubble and the peak. Do it without a schedule of the course or of torch.
+# Write the order of work for each rank, with one thing that torch does not have: a limit on the activations that a rank may
+# hold. The test looks at the order, the bubble and the peak. Use no schedule of the course or of torch.
 #
-# <details><summary>Hint 1</summary>How many forwards must rank r do before its first backward can begin? Look at the second picture:
-# rank 3 does one, rank 2 two.</details>
+# <details><summary>Hint 1</summary>How many forwards does rank r do before its first backward, without and with a limit?</details>
 #
-# <details><summary>Hint 2</summary>After these, always one backward and then one forward, until no forwards are left. Then come the
-# backwards that remain.</details>
+# <details><summary>Hint 2</summary>When no forwards are left, the backwards that remain follow.</details>
 #
 # <details><summary>The idea</summary>ahead = min(p − r, m, most) forwards. Then, for each micro-batch i, its backward, followed by
 # forward ahead + i if there is one.</details>
@@ -169,8 +165,7 @@ def one_f_one_b(stages: int, microbatches: int, most: int | None = None) -> list
     than this (from a forward's begin to its backward's end); at least 1, else ValueError; None: no limit.
 
     Micro-batches come in order 0, 1, …, forward and backward. Without limit rank r of p holds min(p − r, m) at its
-    peak, as in the second picture above, and for m ≥ p the bubble is (p − 1) ÷ (m + p − 1). With a limit the order is
-    the same, but for fewer forwards before the first backward where the limit says so.
+    peak. With a limit the order is the same, but for fewer forwards before the first backward where the limit says so.
     """
     ### BEGIN SOLUTION
     if min(stages, microbatches, 1 if most is None else most) < 1:
@@ -207,31 +202,40 @@ check_one_f_one_b(
 
 
 # %% [markdown]
+# What does such a limit cost? Your schedule, on 4 ranks with 8 micro-batches:
+
+# %% experiment
+experiments.limits_table(one_f_one_b)
+
+# %% [markdown]
+# With one micro-batch in the pipeline, three ranks of four wait. The p − r of 1F1B are the fewest that do not add to the bubble.
+
+# %% [markdown]
 # ## 3 · Lay it over the machine
 #
-# Which of the two ways? Often both at once, with data parallelism beside them: 64 GPUs in 8 nodes are `tp · pp · dp = 64` (tensor,
-# pipeline and data parallel). A [**device mesh**](https://docs.pytorch.org/docs/stable/distributed.html) numbers the ranks along three
-# axes. The innermost axis gets neighbouring ranks, so with 8 GPUs a node an innermost axis of 8 never leaves its node. What does one
-# rank of the first stage send along each axis in one step?
+# Often both ways are used at once, beside data parallelism: 64 GPUs are `tp · pp · dp = 64` (tensor, pipeline and data parallel). A
+# [**device mesh**](https://docs.pytorch.org/docs/stable/distributed.html) numbers the ranks along three axes. The innermost axis gets
+# neighbouring ranks, so with 8 GPUs a node an innermost axis of 8 never leaves its node. How many bytes pass through one rank of the
+# first stage along each axis in one step? Count the tensor of each call once, sent or received:
 #
 # - **tp**: all-reduces of a micro-batch, two an MLP; a pipeline of pp stages has 1 ÷ pp of the MLPs on a rank;
 # - **pp**: each micro-batch to the next stage, and its gradient back;
 # - **dp**: all-reduces of the gradients, of which a rank has 1 ÷ (tp · pp); once a step.
 #
-# The model: 16 MLPs of width 64, 4 micro-batches of 16 rows. The meshes: pp 2 · dp 4 · tp 8 (64 ranks) and pp 8 · dp 16 · tp 8 (1,024
-# ranks). A fake group, one process that plays rank 0, counts.
+# The model: 16 MLPs of width 64, with 256 hidden units and no biases, in float32; 4 micro-batches of 16 rows. The meshes:
+# pp 2 · dp 4 · tp 8 (64 ranks) and pp 8 · dp 16 · tp 8 (1,024 ranks). One process plays rank 0 in a fake group, and counts.
 
 # %% experiment
 you = lesson.predict(
     {
-        "64 ranks: the axis that sends most": ...,
-        "64 ranks: the axis that sends least": ...,
-        "what one rank sends along tp, with 1,024 ranks against 64": ...,
+        "64 ranks: most bytes": ...,
+        "64 ranks: fewest bytes": ...,
+        "bytes along tp, with 1,024 ranks against 64": ...,
     },
     choices={
-        "64 ranks: the axis that sends most": ["tp", "pp", "dp"],
-        "64 ranks: the axis that sends least": ["tp", "pp", "dp"],
-        "what one rank sends along tp, with 1,024 ranks against 64": ["smaller", "the same", "larger"],
+        "64 ranks: most bytes": ["tp", "pp", "dp"],
+        "64 ranks: fewest bytes": ["tp", "pp", "dp"],
+        "bytes along tp, with 1,024 ranks against 64": ["smaller", "the same", "larger"],
     },
 )
 
@@ -246,26 +250,24 @@ you.against(measured, table, evidence="simulated (fake group)")
 
 # %% [markdown]
 # - **tp** sends in every layer of every micro-batch, and by default nothing in forward hides that. It gets the fastest link.
-# - With more stages a rank has fewer layers. So with 1,024 ranks tp and dp send less, and pp as much as before.
-# - Between **pp** and **dp** there is no fixed order. The bytes of pp grow with the micro-batches, those of dp with the parameters of
-#   a rank. dp can hide behind backward (lesson 14). And dp takes its sequences from the pipelines: the more dp, the fewer
-#   micro-batches each pipeline has.
+# - With 1,024 ranks each has fewer layers: tp and dp send less, and pp as much as before.
+# - **pp** and **dp** have no fixed order. The bytes of pp grow with the micro-batches, those of dp with the parameters of a rank. dp can
+#   hide behind backward (lesson 14). With a fixed batch, more dp leaves each pipeline fewer micro-batches (here the batch grows).
 
 # %% [markdown]
-# **Exercise 16.2 — lay out the GPUs** (★★, 10 min)
+# **Exercise 16.2 — lay out the GPUs** (★★, 15 min)
 #
-# Given a model and a network: which tp, pp and dp, in which order of axes, fits and has the shortest step? What a step takes and holds
-# is given, in `step_seconds` and `held`. Find the layouts, and the link of each axis.
+# Given a model and a network: which tp, pp and dp, in which order of axes, fits and has the shortest step? `step_seconds` and `held` say
+# what a step takes and holds. Find the layouts, and the link of each axis.
 #
-# <details><summary>Hint 1</summary>There are few layouts: try them all, each tp and pp that divide, in each order of the
-# axes.</details>
+# <details><summary>Hint 1</summary>There are few layouts: try them all.</details>
 #
-# <details><summary>Hint 2</summary>The stride of an axis is the product of the sizes of the axes inside it. Its group lies in one node
-# if stride · size is no more than the GPUs of a node.</details>
+# <details><summary>Hint 2</summary>The stride of an axis is the product of the sizes of the axes inside it. The task takes its group
+# to lie in one node if stride · size is no more than the GPUs of a node. (That is exact where it divides them.)</details>
 #
 # <details><summary>The idea</summary>For each tp and pp that divide, dp = gpus ÷ (tp · pp); skip what is not allowed or does not fit.
-# For each of the six orders from <code>itertools.permutations</code>, go from the innermost axis outwards and multiply the stride:
-# that gives the three links. Keep the least step_seconds.</details>
+# For each order from <code>itertools.permutations</code>, go from the innermost axis outwards and multiply the stride: that gives the
+# links. Keep the least step_seconds.</details>
 
 
 # %% exercise="layout"
@@ -290,7 +292,11 @@ def step_seconds(model: dict[str, int], network: dict, sizes: dict[str, int], li
 
 
 def held(model: dict[str, int], sizes: dict[str, int]) -> float:
-    """Bytes of the GPU that holds most: 16 of a parameter, and the activations of the micro-batches alive."""
+    """Bytes of the GPU that holds most: 16 of a parameter, and the activations of the micro-batches alive.
+
+    A layer keeps 34 · s · h bytes of a sequence (arxiv.org/abs/2205.05198): with no stored matrix of scores. All of it is
+    divided by tp, which takes sequence parallelism (Further); without, 10 of the 34 stay whole on each rank.
+    """
     tp, pp, dp = (sizes[axis] for axis in ("tp", "pp", "dp"))
     L, h, s, B = (model[key] for key in ("layers", "width", "tokens", "sequences"))
     return (16 * 12 * L * h * h + min(pp, B // dp) * 34 * s * h * L) / (tp * pp)
@@ -375,23 +381,24 @@ check_layout(
 
 
 # %% [markdown]
-# Your layout for three models on 64 GPUs of 80 GB in nodes of 8:
+# Your layout for three models on 64 GPUs of 80 GB in nodes of 8. The last column splits **only the data**, the best way of lessons 14
+# and 15. In brackets: if its sending hides as far as computing lasts.
 
 # %% experiment
 experiments.layouts_table(layout)
 
 # %% [markdown]
-# Tensor parallelism comes in where sequences are few. dp needs a sequence for each copy of the model, and pp needs many to keep its
-# bubble small; tp needs no more sequences. But first see whether the model fits when it is sharded (lesson 15), and whether the
-# sending of dp hides behind backward (lesson 14). Use tensor or pipeline parallelism only if one of these fails, or if a step has too
-# few sequences for so many GPUs.
+# **If their sending hides, 1.2 B and 13 B need no split of the model**, as long as each GPU has a sequence. 39 B fits when sharded over
+# all 64, but its gathers take longer than its products. (Checkpointing makes room for more sequences at once, so for fewer gathers.)
+# Split the model if it does not fit when sharded, if the sending does not hide, or if sequences are too few. Tensor parallelism comes in
+# where they are few: dp needs one for each copy, pp many for a small bubble.
 
 # %% [markdown]
 # ## The running example
 #
-# The last change of the script splits its layers. A block's MLP is the layers `wide` and `narrow`: each of eight GPUs has an eighth
-# of the columns of `wide` and of the rows of `narrow`. AdamW and the clipping now meet two kinds of parameters, split ones and whole
-# ones. A fused or foreach operator takes parameters of one kind only, so each kind gets a group of its own.
+# The script's last change splits the MLP of each block: each of eight GPUs has an eighth of the columns of `wide` and of the rows of
+# `narrow`. All eight get the *same* batch. AdamW and the clipping now meet two kinds of parameters, split ones (`DTensor`) and whole
+# ones. A fused or foreach operator takes one kind only, so each kind gets its own group.
 
 # %% experiment
 from torch.distributed.device_mesh import init_device_mesh
@@ -422,51 +429,50 @@ def adamw_of_both(model):
 def clip_both(model, most=1.0):
     split, whole = split_and_whole(model)
     lengths = [nn.utils.get_total_norm([p.grad for p in params]) for params in (split, whole)]
+    # full_tensor: over all ranks' parts; the norm of both norms is the length of all gradients, which scales both kinds
     length = torch.stack([lengths[0].full_tensor(), lengths[1]]).norm()
     for params in (split, whole):
         nn.utils.clip_grads_with_norm_(params, most, length)
 
 
 # %% experiment
-before = running_example.after("10")
+before = running_example.after("10")  # without its graph: the simulated GPU captures no collectives
 split = before.replace(prepare=split_layers, optimizer=adamw_of_both, clip=clip_both)
 board = running_example.compare(before, split, ranks=(1, 8), tolerance=1e-3)
-lesson.keep(script_busy=1e6 * board.before.busy_s, script_busy_now=1e6 * board.after.busy_s)
-lesson.keep(script_slower=board.after.step_s / board.before.step_s - 1)
-lesson.keep(script_mib=board.before.peak_bytes / 2**20, script_mib_now=board.after.peak_bytes / 2**20)
+old, new = board.before, board.after
+lesson.keep(script_busy=1e6 * old.busy_s, script_busy_now=1e6 * new.busy_s)
+lesson.keep(script_slower=new.step_s / old.step_s - 1)
+lesson.keep(script_mib=old.peak_bytes / 2**20, script_mib_now=new.peak_bytes / 2**20)
 board
 
 # %% [markdown]
-# Splitting the layers does not pay here. Each GPU's kernels take {{script_busy_now:.0f}} µs in place of {{script_busy:.0f}}, but
-# the step takes {{script_slower:.0%}} longer: the CPU has more to launch, and every sum has to be waited for. The peak falls from
-# {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. Layers are split when one layer is too large or too slow for one GPU.
+# Splitting the layers does not pay here. Each GPU's kernels, without the collectives, take {{script_busy_now:.0f}} µs in place of
+# {{script_busy:.0f}}, but the step takes {{script_slower:.0%}} longer: the CPU has more to launch, and every sum has to be waited for.
+# The peak falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB.
 #
-# This was the script's last change. Here are all its steps on one GPU, from lesson 00 on. In lesson 00 you wrote down the
-# line that you would have changed first: where is it?
+# Here are all the script's steps on one GPU (lessons 11 to 13 left the training as it was). In lesson 00 you wrote down the line that
+# you would have changed first: where is it?
 
 # %% experiment
-slowest, fastest = (running_example.score(running_example.after(name)) for name in ("00", "10+07"))
-lesson.keep(script_plain=1e3 * slowest.step_s, script_best=1e3 * fastest.step_s)
-lesson.keep(script_faster=slowest.step_s / fastest.step_s)
+slowest, fastest = (running_example.score(running_example.after(name)).step_s for name in ("00", "10+07"))
+lesson.keep(script_plain=1e3 * slowest, script_best=1e3 * fastest, script_faster=slowest / fastest)
 running_example.ladder()
 
 # %% [markdown]
-# A step took {{script_plain:.1f}} ms, and takes {{script_best:.2f}} ms at the end: {{script_faster:.1f}} times as fast on the
-# simulated H100. Four changes made nearly all of the difference: the fused operators, the waits, the
-# fused AdamW and bf16. The others saved little time or none. `@` itself makes most of the copies that lesson 01 avoids, the batches
-# of lessons 04 and 05 are tiny, and lesson 07's graph had to wait for short kernels. Those changes were not wrong. The step was
-# waiting for something else.
+# From {{script_plain:.1f}} ms to {{script_best:.2f}}: {{script_faster:.1f}} times as fast on the simulated H100. Four changes made nearly
+# all of the difference: the fused operators, the waits, the fused AdamW and bf16. The others saved little time or none: the step was
+# waiting for something else. Lesson 07's graph helped only after bf16 had made the kernels short.
 
 # %% [markdown]
 # ## Your own script
 #
-# First ask whether the model must be split at all. Weights, gradients and Adam's two moments take four times the bytes of the
-# weights (in float32). If these fit one GPU, use
-# [DDP](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html); if they fit when sharded, use
-# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html). Only then look at how the
-# parameters are spread over the layers: a pipeline wants equal stages, and one huge layer wants tensor parallelism. After a split,
-# count the collectives of one step, in each rank: one all-reduce too many in each layer is easily overlooked. (A single process has
-# none to count. And `CommDebugMode` does not count sends and receives, which a pipeline makes.)
+# Must the model be split at all? Weights, gradients and Adam's two moments take four times the bytes of the weights (in float32). If
+# these and the activations fit one GPU, use
+# [DDP](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html). If they fit when sharded, and the
+# gathers hide behind computing, use [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html). Only then
+# look at the parameters of each layer: a pipeline wants equal stages, and one huge layer wants tensor parallelism. After a split, count
+# the collectives of one step, in each rank: one too many in each layer is easily overlooked. (`CommDebugMode` does not count a pipeline's
+# sends and receives.)
 
 # %% experiment
 import warnings
@@ -487,20 +493,19 @@ with CommDebugMode() as sent:
 print("collectives in one step:", {str(kind): n for kind, n in sent.get_comm_counts().items()})
 
 # %% [markdown]
-# The toy fits everywhere, so the answer is: split nothing. It has no collective, as one process should. Most of its
-# parameters are in the first layer: two pipeline stages would not be equal.
+# The toy fits everywhere: split nothing. Most of its parameters are in the first layer, so two stages would not be equal.
 
 # %% [markdown]
 # ## Sources on trial
 #
-# Three claims that matter here.
+# Two claims, of two sources.
 
 # %% experiment
 from helpers.lessons.model_parallel import claims
 
 tried = claims.on_trial(*list(steps.values())[:2])
-three = ("16-gather", "16-one-machine", "16-one-layer")
-lesson.verdicts(tried, evidence="live (CPU) · simulated (H100) · arithmetic", shown=three)
+two = ("16-one-machine", "16-mixed")
+lesson.verdicts(tried, evidence="live (CPU) · simulated (H100) · arithmetic", shown=two)
 
 # %% [markdown]
 # ## Recap
@@ -510,13 +515,11 @@ lesson.verdicts(tried, evidence="live (CPU) · simulated (H100) · arithmetic", 
 # | First product by columns, second by rows: one all-reduce each way. | Something between them that mixes columns, such as a norm over the hidden units. |
 # | Tensor parallel inside the node. | Wide layers on a fast network: a little is left to gain. |
 # | 1F1B saves memory, not time. | With m ≤ p the first rank, which holds most, saves nothing. Where messages take long, 1F1B is slower than GPipe. |
-# | The bubble is (p − 1) ÷ (m + p − 1). | Unequal stages, slow messages; interleaving multiplies m by v. |
-# | Does the model fit when sharded? Then split the data only. | A step with too few sequences for so many GPUs. |
+# | The model fits when sharded, and its sending hides? Then split the data only. | A step with too few sequences for so many GPUs. |
 #
 # **Read on**: [Megatron-LM](https://arxiv.org/abs/1909.08053), for columns then rows;
 # [GPipe](https://arxiv.org/abs/1811.06965); [Narayanan and others, 2021](https://arxiv.org/abs/2104.04473), for 1F1B, interleaving and
-# layouts; torch's pages on [tensor parallelism](https://docs.pytorch.org/docs/stable/distributed.tensor.parallel.html) and
-# [pipelines](https://docs.pytorch.org/docs/stable/distributed.pipelining.html).
+# layouts; torch's [pipelines](https://docs.pytorch.org/docs/stable/distributed.pipelining.html).
 
 # %% experiment
 lesson.progress()
@@ -696,22 +699,26 @@ experiments.sent_table(steps | ranks.run_ranks(experiments.split_and_run, 2, mor
 # %% [markdown]
 # ### Long texts and many experts, as arithmetic
 #
-# Two more ways to split. **Context parallelism** cuts the tokens: each rank has a part of the text, and its queries have to
-# see the keys and values of all others. These go round in a ring, `2 × tokens of a rank × width × bytes` in each of `ranks −
-# 1` rounds, while the attention of the last part is computed. **Expert parallelism** spreads the MLPs of a *mixture of
-# experts*: each token goes to `k` experts, wherever they are, and comes back. That is two all-to-alls, `k × tokens of a rank
+# Two more ways to split. **Context parallelism** cuts the tokens: each rank has a part of the text, and its queries have to see the keys
+# and values of all others. These go round in a ring, `2 × tokens of a rank × width × bytes` in each of `ranks − 1` rounds (fewer bytes
+# where query heads share keys and values), while the attention of the last part is computed. **Expert parallelism** spreads the MLPs of a
+# *mixture of experts*: each token goes to `k` experts, wherever they are, and comes back. That is two all-to-alls, `k × tokens of a rank
 # × width × bytes` each, of which the share `(ranks − 1) / ranks` leaves the rank.
 
 # %% experiment
 WIDTH, BYTES, PEAK = 8192, 2, 989.4e12  # bfloat16, and an H100's products in it
 LINK = ranks.LINKS["NVLink 4"].bytes_per_s
-for tokens, ranks_ in ((2048, 8), (16384, 8), (131072, 8)):
-    mine = tokens // ranks_
-    ring_s = 2 * mine * WIDTH * BYTES / LINK
+for tokens, grouped in (
+    (2048, 1),
+    (16384, 1),
+    (16384, 8),
+    (131072, 1),
+):  # so many query heads share keys and values
+    mine = tokens // 8  # of each of 8 ranks
+    ring_s = 2 * mine * WIDTH / grouped * BYTES / LINK
     attend_s = 4 * mine * mine * WIDTH / PEAK  # scores, and their product with the values
-    print(
-        f"context, {tokens:7,} tokens: a round sends for {1e6 * ring_s:6.1f} µs, computes for {1e6 * attend_s:7.1f} µs"
-    )
+    print(f"context, {tokens:7,} tokens, {grouped} query head(s) to a key: ", end="")
+    print(f"a round sends for {1e6 * ring_s:6.1f} µs, computes for {1e6 * attend_s:7.1f} µs")
 for experts in (1, 2, 8):
     send_s = 2 * experts * 2048 * WIDTH * BYTES * 7 / 8 / LINK
     mlp_s = experts * 2048 * 4 * WIDTH * WIDTH * 4 / PEAK  # two products, four times as wide
@@ -720,10 +727,10 @@ for experts in (1, 2, 8):
     )
 
 # %% [markdown]
-# What a round computes grows with the square of a rank's tokens, what it sends only with their number. So the ring hides for
-# long texts, and only for them. With experts both sides grow with `k`: their ratio is fixed by the width and the link. Wide
-# experts on NVLink bear it; between nodes the link is slower, and so is the step. (All this at the published peaks: a real
-# product reaches a part of them.)
+# What a round computes grows with the square of a rank's tokens, what it sends only with their number. So the ring hides for long texts.
+# With an eighth of the keys and values (grouped-query heads) it hides for shorter ones, too. With experts both sides grow with `k`: their
+# ratio is fixed by the width and the link. Wide experts on NVLink bear it; between nodes the link is slower, and so is the step. (All
+# this at the published peaks: a real product reaches a part of them.)
 #
 # ### Which link can bear it?
 #
@@ -762,7 +769,9 @@ plots.overlapped(gpu, since_s=gpu.clock() - took, title="One step on 16 GPUs in 
 # n, and the products become too small to fill the GPU (last column).
 #
 # The picture shows the way that hides what can be hidden. In backward the gradients of the weights stay on their rank, so they are
-# computed while the gradient of x is summed. Forward has nothing to hide behind: every all-reduce is exposed.
+# computed while the gradient of x is summed. This forward has nothing to hide behind, so every all-reduce is exposed. (A second
+# micro-batch would give it something. So would products cut into pieces, each sent while the next is computed: *asynchronous* tensor
+# parallelism.)
 #
 # So *only inside one machine* is no law. It is a ratio of computing to sending. A token takes 48 h² ÷ n FLOPs in an MLP of width h,
 # forward and backward, and two all-reduces of 2 h bytes. **The width per GPU, h ÷ n, decides what a link can bear.** The arithmetic
@@ -797,6 +806,7 @@ experiments.prices_table(step_seconds)
 #   pipeline of 8 hands on 128 micro-batches, and pp goes inside; with 64 sequences dp does.
 # - Why is a pipeline faster here at all, for a model that fits one GPU? With dp alone every GPU sends all gradients; a stage has only
 #   some of them. Look at the brackets: if the sending of dp hides behind backward, as with DDP, dp alone is the fastest of the five.
+#   (With 64 sequences there is too little backward to hide it all.)
 
 # %% [markdown]
 # ### When messages take time, and torch's own schedules
@@ -821,12 +831,6 @@ experiments.messages_table()
 
 # %% experiment
 experiments.schedules_table(ranks.run_ranks(experiments.torch_schedules, 2, 4), one_f_one_b)
-
-# %% [markdown]
-# What a limit on the activations costs, by your schedule, on 4 ranks with 8 micro-batches:
-
-# %% experiment
-experiments.limits_table(one_f_one_b)
 
 # %% [markdown]
 # ### Balance the stages

@@ -402,7 +402,7 @@ def mesh_table(tried: Mapping[tuple[int, int, int], Any]) -> Table:
     rows = [row(shape, axis) for shape in tried for axis in AXES]
     columns = ["ranks", "mesh, outermost first", "axis", "bytes by formula", "counted", "rank 0's group"]
     note = (
-        f"{LAYERS} MLPs of width {HIDDEN}, {MICRO} micro-batches of {ROWS} rows, float32; payload of rank 0's calls, "
+        f"{LAYERS} MLPs of width {HIDDEN} ({4 * HIDDEN} hidden), {MICRO} micro-batches of {ROWS} rows, float32; payload of rank 0's calls, "
         "of which a ring puts up to twice as much on the wire"
     )
     return table(rows, columns, evidence="simulated (fake group)", caption=note)
@@ -415,13 +415,52 @@ def network_of(between: str) -> dict[str, Any]:
     return {"per_node": 8, "memory": 80e9, "flops": flops(), **links}
 
 
-def layouts_table(layout: Callable[..., dict[str, Any]]) -> Table | None:
-    """The learner's layout for three models on 64 GPUs, by the sequences of a step."""
+def data_only(model: Mapping[str, int], network: Mapping[str, Any], gpus: int = 64) -> list[Any]:
+    """The best way to split the data alone: [seconds at best, seconds, name of the way]; [] if none fits.
 
-    def laid_out(deep: int, wide: int, sequences: int, between: str) -> str:
-        asked = {"layers": deep, "width": wide, "tokens": 2048, "sequences": sequences}
+    A GPU has 1 ÷ n of weights, gradients and states; n is 1 (DDP), a node's GPUs (HSDP, lesson 15) or all (fully_shard).
+    It does as many sequences at once as its memory holds. Each time every layer is gathered twice and its gradient
+    reduce-scattered, bfloat16, in the group of n; once a step what a GPU has of the gradients is all-reduced over the
+    gpus ÷ n groups. Products, activations and rings as in exercise 16.2; two layers are whole at a time. "seconds": nothing is
+    hidden; "at best": sending hides behind computing as long as there is any.
+    """
+    L, h, s = (model[key] for key in ("layers", "width", "tokens"))
+    each, left = divmod(model["sequences"], gpus)
+    ways = list[Any]()
+    if left:
+        return ways
+    for name, n in (("DDP", 1), ("HSDP", network["per_node"]), ("fully_shard", gpus)):
+        room = network["memory"] - 16 * 12 * L * h * h / n - (48 * h * h if n > 1 else 0)
+        at_once = [k for k in range(1, each + 1) if each % k == 0 and k * 34 * s * h * L <= room]
+        if not at_once:
+            continue
+        alpha, bandwidth = network["inside" if n <= network["per_node"] else "between"]
+        half_ring = (n - 1) * (
+            alpha + 24 * h * h / (n * bandwidth)
+        )  # one layer, gathered or reduce-scattered
+        groups, part = gpus // n, 24 * L * h * h / n
+        alpha, bandwidth = network["between"]
+        sends = each // at_once[-1] * 3 * L * half_ring
+        sends += 2 * (groups - 1) * (alpha + part / (groups * bandwidth))
+        computes = 6 * s * 12 * L * h * h * each / network["flops"]
+        ways.append([max(computes, sends), computes + sends, name])
+    return min(ways, default=ways)
+
+
+def layouts_table(layout: Callable[..., dict[str, Any]]) -> Table | None:
+    """The learner's layout for three models on 64 GPUs, by the sequences of a step; beside it `data_only`."""
+
+    def asked(deep: int, wide: int, sequences: int) -> dict[str, int]:
+        return {"layers": deep, "width": wide, "tokens": 2048, "sequences": sequences}
+
+    def without(model: dict[str, int]) -> str:
+        if best := data_only(model, network_of(NETWORKS[0])):
+            return f"{best[2]}, {best[1]:.3g} s ({best[0]:.3g} s)"
+        return "more GPUs than sequences" if model["sequences"] < 64 else "does not fit"
+
+    def laid_out(model: dict[str, int], between: str) -> str:
         try:
-            best = layout(asked, network_of(between))
+            best = layout(model, network_of(between))
         except ValueError as none:
             return str(none)
         stride, inside = 1, list[str]()
@@ -433,16 +472,21 @@ def layouts_table(layout: Callable[..., dict[str, Any]]) -> Table | None:
 
     models = {"1.2 B": (24, 2048), "13 B": (40, 5120), "39 B": (48, 8192)}
     try:
-        rows = [
-            (name, f"{n:,}", *(laid_out(*shape, n, between) for between in NETWORKS))
-            for name, shape in models.items()
-            for n in (1024, 64, 16)
-        ]
+        rows = []
+        for name, shape in models.items():
+            for n in (1024, 64, 16):
+                model = asked(*shape, n)
+                rows.append(
+                    (name, f"{n:,}", *(laid_out(model, network) for network in NETWORKS), without(model))
+                )
     except NotImplementedError:
         print("for later: this cell wants your layout of exercise 16.2")
         return None
-    note = "fastest layout that fits (axes inside a node); sequences of 2,048 tokens; no sending hidden, no states sharded"
-    columns = ["parameters", "sequences a step", *NETWORKS]
+    note = (
+        "layouts: fastest that fits (axes inside a node), no sending hidden, no states sharded; data only: best of three, in brackets "
+        "with its sending hidden as far as computing lasts; sequences of 2,048 tokens"
+    )
+    columns = ["parameters", "sequences a step", *NETWORKS, f"data only, {NETWORKS[0]}"]
     return table(rows, columns, evidence="arithmetic", caption=note)
 
 

@@ -44,8 +44,8 @@ class PipelineExplorer(Explorer):
         ideal = run.busy_s / run.ranks
         return (
             f"{s['schedule']}: {run.ranks} ranks, {run.microbatches} micro-batches · bubble {run.bubble:.1%} · "
-            f"{run.seconds:.4g} forwards long, {ideal:.4g} without a bubble · most activations held: {max(run.peak)} of one "
-            f"stage's, {max(run.peak) * run.ranks / run.stages:.3g} of a whole rank's"
+            f"{run.seconds:.4g} forwards long, {ideal:.4g} without a bubble · most micro-batches held: "
+            f"{max(run.peak) * run.ranks / run.stages:.3g}"
         )
 
     def static(self) -> Picture:

@@ -27,8 +27,8 @@ def schedule(
     """What `helpers.simulator.world.pipeline.pipeline` returns: who works on which micro-batch when, and who waits.
 
     Numbers are micro-batches; odd ones are paler; a rank's second stage (and third, …) is drawn lower in its lane. At
-    the right the most activations that each rank held at once. Lines: messages that take time. unit: what the run's
-    times are in, if not seconds.
+    the right the most activations that each rank held at once, in micro-batches of all its layers. Lines: messages that
+    take time. unit: what the run's times are in, if not seconds.
     """
     if not run.steps:
         raise ValueError("schedule: nothing ran")
@@ -36,17 +36,18 @@ def schedule(
     deep = max(map(len, stages))
     pitch = max(0.22, min(0.46, 4.6 / run.ranks)) if deep == 1 else max(0.3, min(0.62, 5.2 / run.ranks))
     bar = pitch * 0.84 / deep
+    peaks = [peak * run.ranks / run.stages for peak in run.peak]
     lanes = []
     for rank, held in enumerate(stages):
         rows = [[s for s in run.steps if (s.rank, s.stage) == (rank, stage)] for stage in held]
         rows += [[]] * (deep - len(held))
         boxes = [_boxes(steps, bar) for steps in rows]
-        lanes.append(Lane(f"rank {rank}", boxes, ground=_BUBBLE, right=f"{run.peak[rank]}"))
+        lanes.append(Lane(f"rank {rank}", boxes, ground=_BUBBLE, right=f"{peaks[rank]:.3g}"))
     gantt = Gantt(lanes, 0.0, run.seconds, bar=bar, space=pitch * 0.16, unit=unit or "", heading="peak")
     _numbers_to_fit(gantt, run)
     long = f"{run.seconds:.4g} {unit}" if unit else format_seconds(run.seconds)
-    peak = f"{min(run.peak)}" if min(run.peak) == max(run.peak) else f"{min(run.peak)} to {max(run.peak)}"
-    summary = f"{long} · bubble {run.bubble:.1%} of the ranks' time · activations held at once: {peak}"
+    peak = " to ".join(f"{peak:.3g}" for peak in sorted({min(peaks), max(peaks)}))
+    summary = f"{long} · bubble {run.bubble:.1%} of the ranks' time · micro-batches held at once: {peak}"
     kinds = [k for k in "FB" if any(s.kind == k for s in run.steps)]
     key: list[Any] = [((_COLOURS[k], _odd(_COLOURS[k])), _SAID[k]) for k in kinds]
     key.append(((_BUBBLE,), "bubble: nothing to do"))
