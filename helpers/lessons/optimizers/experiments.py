@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from helpers import plots, simulate
+from helpers import plots, recordings, simulate
 from helpers.lessons.optimizers.recorded import WAYS
-from helpers.plots import Picture
+from helpers.plots import Picture, lanes
 from helpers.recordings import Result
 from helpers.simulator.devices import Device
 from helpers.simulator.stretch import Stretch, stretch
@@ -91,6 +91,12 @@ def bytes_by_kernel(loop: Stretch, fused: Stretch, weights: int) -> Table:
     )
 
 
+def prices(step: Stretch) -> tuple[float, float]:
+    """Microseconds of a launch on the simulated H100, and the TB per second of this step's fastest kernel."""
+    launch_s = simulate("H100").card.assumptions.operator_s
+    return 1e6 * launch_s, max(k.bytes / k.duration_s for k in step.kernels) / 1e12
+
+
 def time_against_parameters(seconds: Mapping[str, Sequence[float]], numbers: Sequence[int]) -> Picture:
     """Seconds of one step over the same weights, in more and more parameters; a curve for each way."""
     return plots.curves(
@@ -116,12 +122,43 @@ def three_nets(results: Sequence[Result]) -> Table:
         sizes = dict.fromkeys(f"{row['temporary_bytes'] / 2**20:,.0f} MiB" for row in rows)
         cells.append((rows[0]["net"], rows[0]["way"], *times, " / ".join(sizes)))
     columns = ["net", "AdamW", *(f"step, {result.kind}" for result in results), "temporaries"]
-    return table(cells, columns, evidence=" · ".join(result.evidence for result in results))
+    made = recordings.load("06/three_adamws")
+    build = f"recorded with PyTorch {made.torch}" if made else ""
+    return table(cells, columns, evidence=" · ".join(result.evidence for result in results), caption=build)
 
 
 def steps_ms(result: Result) -> dict[tuple[str, str], float]:
     """(net, way) → milliseconds of a step in that run of "06/three_adamws"; a net by the first word of its name."""
     return {(row["net"].split()[0], row["way"]): 1e3 * row["seconds"] for row in result.table or ()}
+
+
+@dataclass(frozen=True)
+class Against:
+    """The net of 100 small parameters, recorded against simulated.
+
+    foreach, fused: how many times as long the recorded step takes. apart_us: microseconds from the recorded foreach
+    to the recorded fused.
+    """
+
+    foreach: float
+    fused: float
+    apart_us: float
+
+
+def recorded_against(simulated: Result, recorded: Result) -> Against:
+    """The two runs of "06/three_adamws"."""
+    of, real = ({way: steps_ms(run)["100", way] for way in WAYS} for run in (simulated, recorded))
+    over = {way: real[way] / of[way] for way in WAYS}
+    return Against(over["foreach"], over["fused"], 1e3 * (real["foreach"] - real["fused"]))
+
+
+def rows_by_result(gpu: Any) -> list[lanes.Work]:
+    """The bars of a timeline, where the three operators that make the root of v have one name."""
+    root = "aten.sqrt", "aten.div", "aten.add_"
+    return [
+        ("sqrt, div, add_ (the root)" if name in root else name, lane, start, end)
+        for name, lane, start, end in lanes.rows_of(gpu)
+    ]
 
 
 # --- gradients ----------------------------------------------------------------------------------------------------
