@@ -474,10 +474,12 @@ own_script.findings(ran)
 # (lesson 03) is a share of the card's peak in one precision: compare it only at the same one, and aim at the time. Then come the lines, the
 # one whose repair could buy most first. *could buy* is a bound; *behind those above* is what is left of it once the rows above are
 # repaired. First is the loader: it works in this process, and the advice is workers. Second is the optimizer, the advice
-# `fused=True`. The waits for `norms` are *hidden*: on an idle GPU they take next to nothing. Python and the loader are measured on your
-# machine; the rest is simulated.
+# `fused=True`. The waits for `norms` come far below: on an idle GPU they take next to nothing. Python and the loader are measured on
+# your machine; the rest is simulated.
 #
-# On a real GPU, `torch.cuda.set_sync_debug_mode("warn")` names the lines that wait (lesson 03).
+# On a real GPU,
+# [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html) names
+# the lines that wait (lesson 03).
 #
 # And is it the loader? Run the loop once on one kept batch. The block stops after 100 steps or ten seconds:
 
