@@ -71,7 +71,7 @@ def test_the_kept_figures_are_those_of_these_programs() -> None:
 @pytest.mark.parametrize("name", shown.NAMES)
 def test_the_repair_is_past_what_the_sources_promise(name: str) -> None:
     first, *_, last = reference_repair.scored(name)
-    times = max(times for _, times, _, _ in shown.HEADLINES)
+    times = max(times for _, times, _ in shown.HEADLINES)
     assert first.seconds >= times * last.seconds and last.nbytes <= first.nbytes / 2
 
 
@@ -125,7 +125,6 @@ def test_a_recorded_ladder_stands_beside_its_simulation() -> None:
     assert table.evidence.startswith("recorded (H100, ") and table.evidence.endswith(" · simulated (H100)")
     assert [rung.name for rung in bert] == [rung.name for rung in reference_repair.simulated("bert")]
     assert "simulated: time" in table.columns and "ms (" in table.rows[0][-2]
-    assert "source says" in (said := repr(table)) and "3.75×" in said and "4.00×" in said and "64%" in said
     assert "GPT-2" in reference_repair.ladders().alt
     assert {"recorded", "simulated"} == {
         label.partition(" ")[0] for label in reference_repair.ladders().evidence.split(" · ")

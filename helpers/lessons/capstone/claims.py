@@ -76,7 +76,7 @@ def _hours() -> Claim:
         f"{promised:.2f} times. Simulated, a training step of a model of that size with a classifier: "
         + ", ".join(f"{way} {ratio:.1f} times as fast" for way, ratio in times.items()),
         "confirmed" if len(kept) == len(times) else "refuted" if not kept
-        else f"partly: holds with {kept[0]} in one GPU's step; the source's script, batch, data and number of GPUs are not given",
+        else f"partly: holds with {kept[0]} in one GPU's step, as simulated; the source's script, batch, data and number of GPUs are not given",
         HERE,
     )  # fmt: skip
 
@@ -91,7 +91,7 @@ def _on_the_v100() -> Claim:
         f"simulated, 32 texts of 512 tokens: plain fp32 {plain / GB:.1f} GB, "
         + ", ".join(f"{way} {nbytes / GB:.1f}" for way, nbytes in memory.items()),
         "confirmed" if len(kept) == len(memory) else "refuted" if not kept
-        else f"partly: holds with {kept[0]}; the source's script and batch are not given",
+        else f"partly: holds with {kept[0]}, as simulated; the source's script and batch are not given",
         HERE,
     )  # fmt: skip
 
@@ -139,7 +139,7 @@ def _compiled_time(bert: list[Rung], gpt2: list[Rung]) -> Claim:
         "torch.compile alone: " + "; ".join(f"{name}: {ratio:.2f} times as fast" for name, ratio in ratios.items())
         + f" (GPT-2: {format_seconds(before.seconds)} to {format_seconds(after.seconds)})",
         "refuted" if not kept else "confirmed" if len(kept) == len(ratios)
-        else "partly: only a step of little but pointwise operators becomes 4 times as fast",
+        else f"partly: of these three, only {' and '.join(name.rpartition(',')[0] for name in kept)} become 4 times as fast",
         HERE,
     )  # fmt: skip
 

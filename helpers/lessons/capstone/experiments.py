@@ -20,12 +20,15 @@ from helpers.lessons.capstone.parts import AREAS, WHOLE, Script
 from helpers.lessons.gpu_queue.experiments import machine
 from helpers.plots.ladders import Rung
 from helpers.simulator import simulate
+from helpers.text.seconds import format_seconds
 from helpers.text.tables import Table, table
 
 SIMULATED = scores.SIMULATED
 #: what is told of the whole script beside what is graded
 _TOO = ("launches_but_casts", "syncs")
 Repair = Callable[[Script], Script]
+#: functions that the last row of a ladder names
+NAMED = 3
 
 # --- 1, the script, and which part of the machine ------------------------------------------------------------------
 
@@ -63,6 +66,14 @@ def computes(script: Script) -> str:
     return "over 80 %" if share >= 0.8 else "40 to 80 %" if share >= 0.4 else "under 40 %"
 
 
+def kernels_and_step(script: Script) -> Table:
+    """What that follows from."""
+    numbers = scores.counted(script)[0]
+    busy, step = numbers["busy_s"], numbers["step_s"]
+    row = (format_seconds(step), format_seconds(busy), f"{busy / step:.0%}")
+    return table([row], ["a step", "its kernels", "of the step"], evidence=SIMULATED)
+
+
 # --- 2, its scoreboard, and 3, which part of the script ------------------------------------------------------------
 
 
@@ -76,11 +87,29 @@ def scoreboard(script: Script) -> Table:
             continue
         now, limit = score[key], limits[key]
         over = "" if now <= limit else f"{now / limit:.1f}×" if limit else "should be 0"
-        rows.append((f'`"{key}"`', name, form(now), form(limit), over, finding.LESSONS[key]))
+        rows.append((f'`"{key}"`', name, form(now), _limit(key, limit, form), over, finding.LESSONS[key]))
     columns = ["counter", "a step of the script", "now", "budget", "now ÷ budget", "lessons"]
     size = ", ".join(f"{name}={value}" for name, value in scores.LARGE.items())
-    note = f"means of four steps (two validations and one checkpoint are in them) with Size({size})"
+    note = (
+        f"means of four steps with Size({size}); two validations and one checkpoint are in them: a real run has both far more "
+        f"rarely; {_of_a_budget(limits['step_s'])}"
+    )
     return table(rows, columns, evidence=SIMULATED, caption=note)
+
+
+def _of_a_budget(limit: float) -> str:
+    """How the budget of a step's time is made, in words."""
+    was = scores.counted(given.script())[0]["step_s"]
+    best = (limit - given.LEFT * was) / (1 - given.LEFT)
+    return (
+        f'the budget of "step_s": {format_seconds(best)} with all repairs, and a fifth of the {format_seconds(was - best)} '
+        "that they save"
+    )
+
+
+def _limit(key: str, limit: float, form: Callable[[float], str]) -> str:
+    """A budget as text: of what is counted one by one to the last digit."""
+    return f"{limit:g}" if key in given.LEFT_OF else form(limit)
 
 
 # --- repairs -------------------------------------------------------------------------------------------------------
@@ -122,10 +151,19 @@ def tried(script: Script, area: str, *repairs: Repair) -> Table | str:
             continue
         met = board.same and limit is not None and after_it[key] <= limit * (1 + 1e-9)
         kept = "" if limit is None else "✓" if met else "not yet"
-        asked = "not graded" if limit is None else form(limit)
+        asked = "not graded" if limit is None else _limit(key, limit, form)
         rows.append((f'`"{key}"`: {name}', form(before[key]), form(after_it[key]), asked, kept))
     columns = ["a step of the script", "before", "after", "at most", ""]
     return table(rows, columns, evidence=SIMULATED, caption=board.table().caption.partition("; ")[0])
+
+
+def left(script: Script, *repairs: Repair) -> Table | str:
+    """What each function takes after these repairs; a word where none is written, or where the repaired script fails."""
+    try:
+        after = repaired(script, *repairs)
+        return "for later: this cell wants a repair of yours" if after is script else finding.by_part(after)
+    except Exception:
+        return "for later: the repaired script fails, as the cell above says"
 
 
 def left_out(board: capstone.Board) -> dict[str, str]:
@@ -144,7 +182,7 @@ def your_ladder(script: Script, *repairs: Repair) -> plots.Picture | str:
 
 
 def _ladder(script: Script, after: Script) -> plots.Picture:
-    """Time and peak memory of a step, function by function, first the one that cost the CPU or the GPU most.
+    """Time and peak memory of a step, function by function: those of the data, then the one that cost the CPU or the GPU most.
 
     What changes both by less than 2 % has no row of its own.
     """
@@ -152,8 +190,10 @@ def _ladder(script: Script, after: Script) -> plots.Picture:
     cost = finding.spent(script)
     # who carries out what these set up
     cost["loading"], cost["forward"] = cost["send"], cost["Block.forward"]
-    order = sorted(new, key=lambda name: -max(cost[name]["step_s"], cost[name]["busy_s"]))
-    rungs, now = [_rung("as it was", script)], script
+    order = sorted(
+        new, key=lambda name: (name not in AREAS["data"], -max(cost[name]["step_s"], cost[name]["busy_s"]))
+    )
+    rungs, now, own = [_rung("as it was", script)], script, set[str]()
     for name in patience.bar(order, "function by function"):
         more = now.replace(**{name: new[name]})
         try:
@@ -163,8 +203,9 @@ def _ladder(script: Script, after: Script) -> plots.Picture:
         now = more
         if max(abs(rung.seconds / last.seconds - 1), abs(rung.nbytes / last.nbytes - 1)) >= 0.02:
             rungs.append(rung)
-    if rest := len(order) + 1 - len(rungs):
-        rungs.append(_rung(f"{rest} more", after))
+            own.add(name)
+    if rest := [name for name in order if name not in own]:
+        rungs.append(_rung(", ".join(rest) if len(rest) <= NAMED else f"{len(rest)} more", after))
     if len(rungs) > 1:
         board, kept = capstone.compare(script, after).table(), [astuple(rung) for rung in rungs]
         progress.keep_board("The capstone: my repairs, one on the other", board, kept)

@@ -1,7 +1,7 @@
 """The reference repair: from a plain fp32 step to a fast one, rung by rung, for models of BERT-base's and GPT-2's size.
 
-reference_repair.table("gpt2")     # time and peak memory of a step, rung by rung, beside what the sources promise
-reference_repair.ladders()         # both and the capstone's, as times and shares of the plain step
+reference_repair.table("gpt2")     # time and peak memory of a step, rung by rung
+reference_repair.ladders()         # both and the capstone's, as times and shares of the plain step, and what the sources promise
 reference_repair.measured_once("gpt2")      # on two cores, once, at a reduced size: each rung beside the plain step
 """
 

@@ -119,7 +119,8 @@ def run(graph: Graph, gpu: Any, args: list[Tensor]) -> tuple[Any, ...]:
             machine.launch(work.name, [roofline.load(machine, work)], None, None)
 
     def product(op: Any, *given: Tensor, out: Tensor, **scale: float) -> None:
-        # On a GPU Inductor lays its own buffers' rows out in whole 16 bytes (torch._inductor.config.comprehensive_padding).
+        # On a GPU Inductor may lay its own buffers' rows out in whole 128 bytes (torch._inductor.config.padding_alignment_bytes)
+        # and pad a product's sides to whole 16 (its pass pad_mm).
         work = roofline.work(op, given, {}, out)._replace(effort=1.0)
         roofline.launch(machine, op, [work], out.dtype)
 
