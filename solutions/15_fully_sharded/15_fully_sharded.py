@@ -4,15 +4,15 @@
 # ## How does a model larger than the GPU train?
 #
 # With lesson 14's data parallelism (*DDP*), every rank holds the whole model, all of its gradients and all of the optimizer's
-# state. The eighth GPU is as full as the first one. **Fully sharded data parallelism**, *FSDP*, cuts model, gradients and state up,
-# and each rank keeps one part. What a rank lacks, the others send when it is needed. So a model fits that no single GPU could hold.
-# You count what each rank stores and sends, on 8, 64 and 1,024 ranks, and you find out where FSDP stops paying.
+# state. The eighth GPU is as full as the first one. **Fully sharded data parallelism**, *FSDP*, cuts all of it up, and each rank keeps
+# one part. What a rank lacks, the others send when it is needed. So a model fits that no single GPU could hold. You count what each
+# rank stores and sends, and you find out where FSDP stops paying.
 #
 # **Time** 60 min, 23 of them for two exercises; *Further*: 63 min. **Before this** lessons 09 (what training stores) and 14
 # (collectives, the α–β model, overlap).
 #
 # **Afterwards you can**
-# - say what each rank stores and sends, before you rent the machines;
+# - say what each rank stores and sends;
 # - write a sharded layer, and say what a way to wrap a model with `fully_shard` holds and sends;
 # - tell from a timeline whether gathering hides behind computing, and what to do if not.
 
@@ -20,7 +20,7 @@
 import itertools
 import os
 
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # C++ has nothing to say here that we do not
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 import warnings
 
@@ -41,36 +41,32 @@ lesson.start("15_fully_sharded", evidence=["arithmetic", "live (CPU)", "simulate
 # ## 1 · What is stored, what is sent
 #
 # Training in mixed precision with Adam keeps 16 bytes for each parameter ([ZeRO](https://arxiv.org/abs/1910.02054), 2020). Weight
-# and gradient have 16 bits: 2 + 2 bytes. The optimizer keeps the weight and two moments in 32 bits: 12 bytes. The paper cuts these
-# bytes up in three **stages**. On n ranks:
+# and gradient have 16 bits: 2 + 2 bytes. The optimizer keeps the weight and two moments in 32 bits: 12 bytes. The paper cuts them up
+# in three **stages**. On n ranks:
 #
 # - **ZeRO-1**: each rank keeps 1/n of the optimizer's 12 bytes;
 # - **ZeRO-2**: and only 1/n of the gradients;
-# - **ZeRO-3**: and only 1/n of the weights. They are gathered before they are needed, once in forward and once in backward, and let go
-#   of after use. This stage is called *fully sharded*.
+# - **ZeRO-3**, *fully sharded*: and only 1/n of the weights. They are gathered before use, once in forward and once in backward, and
+#   then let go of.
 #
 # A model of 8 billion parameters trains on 8 ranks. **How many GB of weights, gradients and optimizer state does each rank hold?** And
-# with many ranks: **how many times the weights' bytes does a rank put on its link in one step** (sent ÷ weights)**?** The gradients
-# have as many bytes as the weights. A **reduce-scatter** adds up the ranks' tensors and leaves on each rank an n-th of the sums: the first
-# round of lesson 14's ring. An all-gather is the second round. An all-reduce is both, and each of the two sends the data once.
+# with many ranks: **how many times the weights' bytes does a rank put on its link in one step** (sent ÷ weights)**?** With DDP a rank
+# holds 8 · 16 = 128 GB, and an all-reduce sends the gradients twice. For an all-reduce is two rounds of lesson 14's ring. The first one
+# is a **reduce-scatter**: it adds up the ranks' tensors and leaves on each rank an n-th of the sums. The second one is an all-gather.
 
 # %% experiment
 HELD = [16, 30, 44, 128]
 SENT = [1, 2, 3, 4]
 you = lesson.predict(
     {
-        "GB, DDP": ...,
         "GB, ZeRO-1": ...,
         "GB, ZeRO-3": ...,
-        "sent ÷ weights, DDP": ...,
         "sent ÷ weights, ZeRO-1": ...,
         "sent ÷ weights, ZeRO-3": ...,
     },
     choices={
-        "GB, DDP": HELD,
         "GB, ZeRO-1": HELD,
         "GB, ZeRO-3": HELD,
-        "sent ÷ weights, DDP": SENT,
         "sent ÷ weights, ZeRO-1": SENT,
         "sent ÷ weights, ZeRO-3": SENT,
     },
@@ -91,18 +87,16 @@ def gb(stage, n):
     return sum(held(stage, n).values())
 
 
-stages = ("DDP", "ZeRO-1", "ZeRO-3")
-measured = {f"GB, {stage}": round(gb(stage, 8)) for stage in stages}
-measured |= {f"sent ÷ weights, {s}": round(experiments.sent_by(s, 1024)) for s in stages}
+measured = {f"GB, {stage}": round(gb(stage, 8)) for stage in ("ZeRO-1", "ZeRO-3")}
+measured |= {f"sent ÷ weights, {s}": round(experiments.sent_by(s, 1024)) for s in ("ZeRO-1", "ZeRO-3")}
 bars = experiments.stored_bars(held, list(CUT))
-lesson.keep(hsdp_gb=gb("ZeRO-3", 8), spread_gb=gb("ZeRO-3", 1024))
 you.against(measured, bars, experiments.sent_table(), evidence="arithmetic · live (CPU)")
 
 # %% [markdown]
-# The optimizer is three quarters of the bytes, so stage 1 already saves most of them. It sends no more than DDP. DDP all-reduces the
-# gradients, which is a reduce-scatter *and* an all-gather. ZeRO-1 puts the optimizer's step **between the two**: reduce-scatter the
-# gradients, update this rank's part of the weights, all-gather the new weights. Stage 3 makes a reduce-scatter and two gathers, as it
-# lets go of the weights after forward: half as much again. No stage cuts the activations.
+# The optimizer is three quarters of the bytes, so stage 1 already saves most of them. It sends no more than DDP, whose all-reduce is a
+# reduce-scatter *and* an all-gather. ZeRO-1 puts the optimizer's step **between the two**: reduce-scatter the gradients, update this
+# rank's part of the weights, all-gather the new weights. Stage 3 makes a reduce-scatter and two gathers: half as much again. No stage
+# cuts the activations.
 #
 # ## 2 · Gather, use, let go
 #
@@ -112,8 +106,8 @@ you.against(measured, bars, experiments.sent_table(), evidence="arithmetic · li
 #
 # All parameters of one call travel in one collective, except for those that an inner `fully_shard` has taken before. So **what you
 # wrap is what is gathered at once**. A **call per layer** means one `fully_shard` for each layer, and one for the model. The option
-# `reshard_after_forward=False` keeps the gathered weights until backward is through (**kept**, for short). If you do not set it, inner
-# modules let go, and the outermost module keeps its weights. A **mesh** names the ranks that share the parts: here all ranks.
+# `reshard_after_forward=False` keeps the gathered weights until backward (**kept**, for short). If you do not set it, inner modules let
+# go, and the outermost module keeps. A **mesh** names the ranks that share the parts: here all.
 
 # %% experiment
 WAYS = {  # a call for each layer?  reshard_after_forward
@@ -136,8 +130,6 @@ def wrap(model, per_layer, reshard):
 # whole yet.)
 
 # %% experiment
-CALLS = [2, 3, 6, 12, 18]
-WHOLE = [1, 2, 3, 6]
 you = lesson.predict(
     {
         "collectives, one call for all": ...,
@@ -147,14 +139,7 @@ you = lesson.predict(
         "layers whole, a call per layer": ...,
         "layers whole, a call per layer, kept": ...,
     },
-    choices={
-        "collectives, one call for all": CALLS,
-        "collectives, a call per layer": CALLS,
-        "collectives, a call per layer, kept": CALLS,
-        "layers whole, one call for all": WHOLE,
-        "layers whole, a call per layer": WHOLE,
-        "layers whole, a call per layer, kept": WHOLE,
-    },
+    choices=[1, 2, 3, 6, 12, 18],
 )
 
 # %% experiment
@@ -174,17 +159,17 @@ you.against(measured, picture, experiments.ways_table(runs), evidence="live (CPU
 # %% [markdown]
 # **Exercise 15.1 — a fully sharded linear** (★★★, 15 min)
 #
-# Write the heart of `fully_shard` by hand, for one layer: `x @ W.T`, where each rank has some rows of W. The tests chain several such
-# layers, on 2 and on 3 ranks.
+# Write the heart of `fully_shard` by hand, for one layer: `x @ W.T`, where each rank has some rows of W. The tests chain several of
+# them, on 2 and on 3 ranks.
 #
 # <details><summary>Hint 1</summary>Write an
 # <a href="https://docs.pytorch.org/docs/stable/notes/extending.html"><code>autograd.Function</code></a> that calls
 # <code>ctx.save_for_backward(x, shard)</code>. It must not save W: W is gathered again.</details>
 #
 # <details><summary>Hint 2</summary>With <code>g</code> the gradient of the output, the gradient of x is <code>g @ W</code>, and that
-# of W is <code>g.T @ x</code>. Reduce-scatter the latter: each rank gets the sum for its own rows. Then divide by n.
-# The tensors that you hand to a collective, and the one that it fills, must be contiguous (<code>empty_like</code> keeps strides).
-# <code>ctx.needs_input_grad</code> says which of the two wants a gradient.</details>
+# of W is <code>g.T @ x</code>. Reduce-scatter the latter, then divide by n. The tensors that you hand to a collective, and the one that
+# it fills, must be contiguous (<code>empty_like</code> keeps strides). <code>ctx.needs_input_grad</code> says which of the two wants a
+# gradient.</details>
 #
 # <details><summary>The idea</summary><code>whole = torch.empty(n · rows, columns)</code>, then
 # <code>dist.all_gather(list(whole.chunk(n)), shard)</code>, in forward and in backward. Do not let autograd record
@@ -200,7 +185,7 @@ def sharded_linear(x: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
     forward; one all_gather of W and one reduce_scatter of its gradient in backward. Each gather sends what the shard holds
     then. Nothing else is sent. A frozen shard gets no gradient, and nothing is reduce-scattered for it. Where x needs no
     gradient, the gather in backward may be left out. No W lives longer than the function that gathered it: a chain of L
-    calls, forward and backward, has at most 3 · the largest W + all shards + 32 KiB alive at once, and saves no W.
+    calls, forward and backward, has at most 3 · the largest W + all shards + 32 KiB alive at once.
     """
     ### BEGIN SOLUTION
     return _ShardedLinear.apply(x, shard)
@@ -250,8 +235,8 @@ check_sharded_linear(seed=3, n=2, sizes=[64, 96, 80, 96, 64, 80], rows=5, odd=Tr
 # %% [markdown]
 # ## 3 · Bytes on 8 and on 1,024 ranks
 #
-# What a rank sends hardly depends on n: three times (n − 1)/n of the weights. Is this so for small layers too? A layer of 64 × 64
-# has 64 rows. They are cut into 8, 64 or 1,024 shards. **How many times the layer's own bytes is the message that gathers it?**
+# What a rank sends hardly depends on n: three times (n − 1)/n of the weights. Is this so for small layers too? The 64 rows of a layer
+# of 64 × 64 are cut into 8, 64 or 1,024 shards. **How many times the layer's own bytes is the message that gathers it?**
 
 # %% experiment
 you = lesson.predict(
@@ -262,7 +247,7 @@ you = lesson.predict(
 
 # %% experiment
 def message(width, n):
-    """Bytes of the message that gathers one layer, ÷ the layer's. On a fake group: rank 0 of n, with nobody there."""
+    """Bytes of the message that gathers a layer, ÷ the layer's. On a fake group: rank 0 of n, with nobody there."""
     with ranks.fake(n) as mesh:
         layer = fully_shard(nn.Linear(width, width, bias=False), mesh=mesh)
         with ranks.sent(layer) as record:
@@ -276,19 +261,19 @@ you.against(times, evidence="live (CPU)", what="times its bytes")
 
 # %% [markdown]
 # `fully_shard` cuts along the **first** dimension. Then it fills up the part of every rank to the same number of rows. So 64 rows on
-# 1,024 ranks travel as 1,024 rows: {{carried}} times the bytes, in each of the three messages. Most ranks have an empty shard. For a
-# layer of 1,024 × 1,024 the factor is {{wide}}: its rows come out even. Larger units do not help, because each parameter is filled up
-# by itself. The option `shard_placement_fn` can name another dimension to cut, if n divides its length.
+# 1,024 ranks travel as 1,024: {{carried}} times the bytes, in each of the three messages. For a layer of 1,024 × 1,024 the factor is
+# {{wide}}: its rows come out even. A call for several layers does not help, because each parameter is filled up by itself. The option
+# `shard_placement_fn` can name another dimension to cut, if n divides it.
 #
 # **Exercise 15.2 — bytes per step, predicted** (★★, 8 min)
 #
-# A **block** is what one call of `fully_shard` wraps. Predict, for one rank and a step, how many collectives there are, the bytes of
-# the whole messages (the **payload**), and the bytes that this rank puts on its link.
+# A **block** is what one call of `fully_shard` wraps. The **payload** is the bytes of whole messages. Predict it for a step, and
+# what a rank puts on its link.
 #
 # <details><summary>Hint 1</summary>A rank's part of a parameter has ⌈first ÷ n⌉ rows. A message has n such parts of every parameter
 # in the block.</details>
 #
-# <details><summary>Hint 2</summary>Each block makes one gather in forward, one more in backward if it was let go of, and one
+# <details><summary>Hint 2</summary>Each block makes a gather in forward, another in backward if it was let go of, and a
 # reduce-scatter.</details>
 #
 # <details><summary>The idea</summary>The payload of a block is P = 4 · Σ n · ⌈d₀/n⌉ · d₁ · …. On the ring's link, each call puts
@@ -346,9 +331,9 @@ check_step_bytes(
 #
 # While a layer computes, `fully_shard` already gathers the next one, in a stream of its own. Does the message arrive before the product
 # is done? The simulated H100s stand eight to a node, with NVLink 4 inside and InfiniBand NDR between the nodes. The model has six
-# bfloat16 layers of 4,096 × 4,096, and each rank has 8,192 tokens. Two of the three ways below you know. The third is **HSDP**, hybrid
-# sharding. The weights are cut inside the node only, so each node has a copy of all shards. Between the nodes an all-reduce adds up
-# each rank's 1/8 of the gradient.
+# bfloat16 layers of 4,096 × 4,096, and each rank has 8,192 tokens. New among the three ways is **HSDP**, hybrid sharding. The weights
+# are cut inside the node only, so each node has a copy of all shards. Between the nodes an all-reduce adds up each rank's 1/8 of the
+# gradient.
 
 
 # %% experiment
@@ -370,11 +355,10 @@ def hsdp(model, gpu):
 
 
 # %% [markdown]
-# On 8 ranks a layer's gather takes {{near_us:.0f}} µs, and the product that can hide it {{product_us:,.0f}} µs. On 1,024 ranks the
-# message is as large. But then it goes through 128 nodes in a ring: 127 steps, each with α = {{alpha_us:.1f}} µs (lesson 14). An
-# all-reduce may go by a tree: 2 · log₂ 128 = 14 steps. **How many times as long as on 8 ranks do forward and backward take on 1,024?**
-# The last line is a call per layer again, with layers of 16,384 × 16,384. Section 1's model has blocks of about this size: 32 of them
-# would be 8.6 billion parameters.
+# On 8 ranks a layer's gather takes {{near_us:.0f}} µs, and the product that can hide it {{product_us:,.0f}} µs. On 1,024 ranks it then
+# goes through 128 nodes in a ring: 127 steps, each with α = {{alpha_us:.1f}} µs (lesson 14). An all-reduce may go by a tree:
+# 2 · log₂ 128 = 14 steps. **How many times as long as on 8 ranks do forward and backward take on 1,024?** The last line is a call per
+# layer again, with layers of 16,384 × 16,384. Section 1's model may have such blocks: 32 of them are 8.6 billion parameters.
 
 # %% experiment
 you = lesson.predict(
@@ -384,40 +368,34 @@ you = lesson.predict(
 # %% experiment
 WRAPS = {"DDP": ddp, "a call per layer": per_layer, "HSDP": hsdp}
 steps = experiments.few_and_many(WRAPS, large=per_layer)
-near, far, large = (
-    steps[name] for name in ("8: a call per layer", "1,024: a call per layer", "1,024: large layers")
-)
+near, far = steps["8: a call per layer"], steps["1,024: a call per layer"]
+large = steps["1,024: large layers"]
 lesson.keep(near_us=near.gather_us, gather_us=far.gather_us, product_us=far.product_us)
 lesson.keep(large_gather_us=large.gather_us, large_product_us=large.product_us)
-lesson.keep(alpha_us=ranks.LINKS["InfiniBand NDR"].latency_s * 1e6, messages=len(far.calls))
-drawn = experiments.drawn_from(steps, "8: a call per layer", *(f"1,024: {way}" for way in WRAPS))
-compared = plots.compared(drawn, title="Forward and backward, on 8 and on 1,024 ranks")
-table = experiments.steps_table(WRAPS)
+lesson.keep(alpha_us=ranks.LINKS["InfiniBand NDR"].latency_s * 1e6)
 ratios = {way: steps[f"1,024: {way}"].seconds / steps[f"8: {way}"].seconds for way in you}
-you.against_ratios(ratios, compared, table, evidence="simulated (H100)", what="times as long")
+shown = experiments.few_and_many_picture(steps, WRAPS), experiments.steps_table(WRAPS)
+you.against_ratios(ratios, *shown, evidence="simulated (H100)", what="times as long")
 
 # %% [markdown]
-# In the picture each run has its kernels above, its collectives below them, and at the bottom the time in which only collectives run.
-#
 # - **8 ranks**: the gather of the next layer lies under this layer's product. Only the first gather and the last reduce-scatter stick
 #   out.
-# - **A call per layer on 1,024 ranks**: a gather takes {{gather_us:,.0f}} µs, and the product beside it {{product_us:,.0f}}. The
-#   {{messages}} messages follow each other without a gap and fill the whole step.
+# - **A call per layer on 1,024 ranks**: a gather takes {{gather_us:,.0f}} µs, the product beside it {{product_us:,.0f}}. The 18 messages
+#   fill the whole step.
 # - **Large layers**: a gather takes {{large_gather_us:,.0f}} µs, the product beside it {{large_product_us:,.0f}}. It hides: the product
-#   grows with the layer, the steps' latency does not.
-# - **DDP** suffers far less, because its all-reduces go by the tree. Gathers and reduce-scatters have only rings in this simulation.
-#   (*Further* says what NCCL has.)
-# - **HSDP**: its gathers stay on NVLink. A rank stores 1/8 of everything in place of 1/1,024. The table's peaks hardly show it, because
-#   no optimizer is counted. With one, section 1's model takes {{hsdp_gb:.0f}} GB a rank, in place of {{spread_gb:.1f}}.
+#   grows with the layer, the 127 α do not.
+# - **DDP** suffers far less: its all-reduces go by the tree. Gathers and reduce-scatters have only rings in this simulation. (*Further*
+#   says what NCCL has.)
+# - **HSDP**: its gathers stay on NVLink. A rank stores 1/8 of everything in place of 1/1,024. The table's peaks hardly show it: no
+#   optimizer is counted. With one, the 8 billion parameters take 16 GB a rank in place of 0.1 (section 1's picture).
 #
-# So where gathers do not hide: cut inside the node (HSDP), wrap **larger units** (fewer messages, more memory), or give each rank
-# **more tokens** (longer products). *Further* tries the last two.
+# So where gathers do not hide: HSDP, **larger units** (fewer messages, more memory), or **more tokens** a rank (longer products).
+# *Further* tries the last two.
 
 # %% [markdown]
 # ## The running example
 #
-# Lesson 14 left a whole copy of the weights, the gradients and AdamW's two means on each of eight GPUs. `fully_shard` leaves
-# an eighth. Each block is wrapped by itself, then the rest.
+# Lesson 14 left a whole copy of the weights, the gradients and AdamW's two means on each of eight GPUs. `fully_shard` leaves an eighth.
 
 # %% experiment
 from helpers import running_example
@@ -439,27 +417,26 @@ lesson.keep(
     model_mib=model, link_mib=2 * model * 7 / 8, link_mib_now=after * 7 / 8, saved_mib=4 * model * 7 / 8
 )
 used, used_now = (experiments.most_in_use(script, ranks=8) / 2**20 for script in (before, smaller))
-lesson.keep(used_mib=used, used_mib_now=used_now, used_less=used - used_now)
+lesson.keep(used_mib=used, used_mib_now=used_now)
 board
 
 # %% [markdown]
-# The peak of each GPU falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. This is what the allocator reserves (lesson 08). In use
-# are {{used_mib:.0f}} and {{used_mib_now:.0f}} MiB, {{used_less:.0f}} less. Weights, gradients and two means are four times
-# {{model_mib:.0f}} MiB. Of these {{saved_mib:.0f}} go, and DDP's buckets go as well. Whole blocks come instead, for a while. Activations
-# stay. Launches fall too: DDP copies each gradient into its bucket and back, `fully_shard` all those of a block at once.
+# The peak of each GPU falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. So much the allocator reserves (lesson 08). In use are
+# {{used_mib:.0f}} and {{used_mib_now:.0f}}. Weights, gradients and two means are four times {{model_mib:.0f}} MiB. Of these
+# {{saved_mib:.0f}} go, and DDP's buckets go too. Whole blocks come instead, for a while. Activations stay. There are fewer launches,
+# because DDP copies each gradient into its bucket and back, and `fully_shard` those of a block together.
 #
-# The price is traffic. The table's bytes are payload. An all-reduce puts its payload 2 · 7/8 times on the link, a gather 7/8 times. So
-# the link carries {{link_mib_now:.0f}} MiB a step in place of {{link_mib:.0f}}. The times differ by less than the simulator's error.
+# The price is traffic. The table counts payload. An all-reduce puts its payload 2 · 7/8 times on the link, a gather 7/8 times: that is
+# {{link_mib_now:.0f}} MiB in place of {{link_mib:.0f}}. The times differ by less than the simulator's error.
 
 # %% [markdown]
 # ## Your own script
 #
-# First divide. A rank will hold about 16 bytes × parameters ÷ ranks, and all of its activations. If the activations are what fills
-# your GPU, sharding will not help: see lesson 09. Build the model on the CPU. Each call of `fully_shard` moves its block to this rank's
-# own GPU and cuts it there, so the whole model never stands on one GPU. Wrap each block, then the model. Make the optimizer **after**
-# that, because `fully_shard` replaces the parameters. Give the loader a `DistributedSampler` (lesson 14), or all ranks train on the
-# same batches. Profile one rank: `python -m helpers trace.json.gz` says whether the gathers hide. If they do not, first try more
-# tokens a rank, then HSDP.
+# First divide. A rank will hold about 16 bytes × parameters ÷ ranks, and all of its activations. If the activations fill your GPU,
+# sharding will not help: see lesson 09. Build the model on the CPU. Each call of `fully_shard` moves its block to this rank's GPU and
+# cuts it there, so the whole model never stands on one GPU. Make the optimizer **after** that, because `fully_shard` replaces the
+# parameters. Give the loader a `DistributedSampler` (lesson 14), or all ranks train on the same batches. Profile one rank:
+# `python -m helpers trace.json.gz` says whether the gathers hide.
 
 # %% experiment
 from helpers.own_script import toy
@@ -473,7 +450,6 @@ from torch.distributed.fsdp import fully_shard
 # under torchrun: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), and below nothing in ()
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
 try:
-    # without a mesh, fully_shard takes the GPU, if torch was built for one
     mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
     for block in model.children():  # your repeated blocks, e.g. model.layers
         fully_shard(block, mesh=mesh)
@@ -490,9 +466,8 @@ finally:  # or the next cell meets this group
     dist.destroy_process_group()
 
 # %% [markdown]
-# Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole; with eight
-# the first number is an eighth of the second. (Where the rows do not divide, the first ranks have ⌈rows ÷ 8⌉, and the last
-# ones fewer or none.)
+# Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole. With eight
+# it is an eighth, where the rows divide evenly.
 #
 # ```bash
 # torchrun --nproc-per-node 8 train.py
@@ -512,13 +487,13 @@ lesson.verdicts(claims.on_trial(gb, runs, steps), evidence="arithmetic · live (
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | ZeRO-1 costs nothing: the same bytes, a fraction of the optimizer's state. | Few parameters: two messages in place of one. |
-# | ZeRO-3 sends half as much again as DDP. | As much as DDP when the weights are kept; far more with 1,024 ranks and small matrices. |
-# | Wrap block by block. At the peak, one call for all saves only the optimizer's state. | Small blocks on many nodes: latency. Put several blocks into one call. |
+# | ZeRO-3 sends half as much again as DDP. | Weights kept: as much. Fewer rows than ranks: far more. |
+# | Wrap block by block. At the peak, one call for all saves only the optimizer's state. | Small blocks on many nodes: several to a call. |
 # | Gathering hides behind computing. | Small layers on many nodes: HSDP, more tokens, larger units. |
 # | Sharding cuts what is stored for each parameter. | Activations: checkpoint (lesson 09), or cut the sequence (lesson 16). |
 #
-# **Read on**: [PyTorch FSDP](https://arxiv.org/abs/2304.11277), the experience of its makers; torch's
-# [tutorial on FSDP2](https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html).
+# **Read on**: [PyTorch FSDP](https://arxiv.org/abs/2304.11277), by its makers; torch's
+# [tutorial](https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html).
 
 # %% experiment
 lesson.progress()

@@ -19,7 +19,7 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from helpers import ranks, simulate
+from helpers import plots, ranks, simulate
 from helpers.lessons.fully_sharded.sharded_peak import worst_moment
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
@@ -286,9 +286,16 @@ def few_and_many(wraps: Mapping[str, Wrap], large: Wrap) -> dict[str, Step]:
     }
 
 
-def drawn_from(steps: Mapping[str, Step], *names: str) -> dict[str, tuple[Any, float]]:
-    """The steps of these names (default: all), as `plots.compared` takes them."""
-    return {name: (steps[name].gpu, steps[name].began_s) for name in names or steps}
+def few_and_many_picture(steps: Mapping[str, Step], wraps: Mapping[str, Wrap]) -> Picture:
+    """Of `few_and_many`: a call per layer on 8 ranks, and each way to wrap on 1,024."""
+    shown = ("8: a call per layer", *(f"1,024: {way}" for way in wraps))
+    title = "Forward and backward, on 8 and on 1,024 ranks"
+    return plots.compared(drawn_from({name: steps[name] for name in shown}), title=title)
+
+
+def drawn_from(steps: Mapping[str, Step]) -> dict[str, tuple[Any, float]]:
+    """The steps as `plots.compared` takes them."""
+    return {name: (step.gpu, step.began_s) for name, step in steps.items()}
 
 
 def steps_table(wraps: Mapping[str, Wrap], sizes: Sequence[int] = (8, 64, 1024)) -> Table:
