@@ -51,8 +51,8 @@ lesson.start("15_fully_sharded", evidence=["arithmetic", "live (CPU)", "simulate
 #
 # A model of 8 billion parameters trains on 8 ranks. **How many GB of weights, gradients and optimizer state does each rank hold?** And
 # with many ranks: **how many times the weights' bytes does a rank put on its link in one step** (sent ÷ weights)**?** With DDP a rank
-# holds 8 · 16 = 128 GB, and an all-reduce sends the gradients twice. For an all-reduce is two rounds of lesson 14's ring. The first one
-# is a **reduce-scatter**: it adds up the ranks' tensors and leaves on each rank an n-th of the sums. The second one is an all-gather.
+# holds 8 · 16 = 128 GB, and an all-reduce sends the gradients twice, in the two rounds of lesson 14's ring. The first round is a
+# **reduce-scatter**: it adds up the ranks' tensors and leaves on each rank an n-th of the sums. The second one is an all-gather.
 
 # %% experiment
 HELD = [16, 30, 44, 128]
@@ -267,8 +267,8 @@ you.against(times, evidence="live (CPU)", what="times its bytes")
 #
 # **Exercise 15.2 — bytes per step, predicted** (★★, 8 min)
 #
-# A **block** is what one call of `fully_shard` wraps. The **payload** is the bytes of whole messages. Predict it for a step, and
-# what a rank puts on its link.
+# A **block** is what one call of `fully_shard` wraps. The **payload** of a collective is the bytes of its whole message. Predict, for a
+# step, the number of collectives, their payload, and what a rank puts on its link.
 #
 # <details><summary>Hint 1</summary>A rank's part of a parameter has ⌈first ÷ n⌉ rows. A message has n such parts of every parameter
 # in the block.</details>
@@ -355,10 +355,10 @@ def hsdp(model, gpu):
 
 
 # %% [markdown]
-# On 8 ranks a layer's gather takes {{near_us:.0f}} µs, and the product that can hide it {{product_us:,.0f}} µs. On 1,024 ranks it then
-# goes through 128 nodes in a ring: 127 steps, each with α = {{alpha_us:.1f}} µs (lesson 14). An all-reduce may go by a tree:
-# 2 · log₂ 128 = 14 steps. **How many times as long as on 8 ranks do forward and backward take on 1,024?** The last line is a call per
-# layer again, with layers of 16,384 × 16,384. Section 1's model may have such blocks: 32 of them are 8.6 billion parameters.
+# On 8 ranks a layer's gather takes {{near_us:.0f}} µs, and the product that can hide it {{product_us:,.0f}} µs. On 1,024 ranks the
+# message also goes through the 128 nodes, in a ring: 127 steps, each with α = {{alpha_us:.1f}} µs (lesson 14). An all-reduce may go by a
+# tree: 2 · log₂ 128 = 14 steps. **How many times as long as on 8 ranks do forward and backward take on 1,024?** The last line is a call
+# per layer again, with layers of 16,384 × 16,384. Section 1's model may have such blocks: 32 · 16,384² = 8.6 billion.
 
 # %% experiment
 you = lesson.predict(
@@ -413,21 +413,20 @@ smaller = before.replace(prepare=sharded)
 board = running_example.compare(before, smaller, ranks=8, tolerance=1e-3)
 lesson.keep(script_mib=board.before.peak_bytes / 2**20, script_mib_now=board.after.peak_bytes / 2**20)
 model, after = board.before.sent_bytes / 2**20, board.after.sent_bytes / 2**20
-lesson.keep(
-    model_mib=model, link_mib=2 * model * 7 / 8, link_mib_now=after * 7 / 8, saved_mib=4 * model * 7 / 8
-)
+lesson.keep(model_mib=model, saved_mib=4 * model * 7 / 8)
+lesson.keep(link_mib=2 * model * 7 / 8, link_mib_now=after * 7 / 8)
 used, used_now = (experiments.most_in_use(script, ranks=8) / 2**20 for script in (before, smaller))
 lesson.keep(used_mib=used, used_mib_now=used_now)
 board
 
 # %% [markdown]
-# The peak of each GPU falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. So much the allocator reserves (lesson 08). In use are
+# The peak of each GPU falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. That is what the allocator reserves (lesson 08). In use are
 # {{used_mib:.0f}} and {{used_mib_now:.0f}}. Weights, gradients and two means are four times {{model_mib:.0f}} MiB. Of these
 # {{saved_mib:.0f}} go, and DDP's buckets go too. Whole blocks come instead, for a while. Activations stay. There are fewer launches,
 # because DDP copies each gradient into its bucket and back, and `fully_shard` those of a block together.
 #
-# The price is traffic. The table counts payload. An all-reduce puts its payload 2 · 7/8 times on the link, a gather 7/8 times: that is
-# {{link_mib_now:.0f}} MiB in place of {{link_mib:.0f}}. The times differ by less than the simulator's error.
+# The price is traffic. The table counts payload. An all-reduce puts its payload 2 · 7/8 times on the link, a gather 7/8 times. So the link
+# carried {{link_mib:.0f}} MiB a step, and carries {{link_mib_now:.0f}} now. The times differ by less than the simulator's error.
 
 # %% [markdown]
 # ## Your own script
@@ -447,7 +446,7 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-# under torchrun: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), and below nothing in ()
+# under torchrun: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), then init_process_group()
 dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
 try:
     mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
