@@ -478,7 +478,11 @@ finally:  # or the next cell meets this group
 # %% experiment
 from helpers.lessons.fully_sharded import claims
 
-lesson.verdicts(claims.on_trial(gb, runs, steps), evidence="arithmetic · live (CPU) · simulated (H100)")
+lesson.verdicts(
+    claims.on_trial(gb, runs, steps),
+    evidence="arithmetic · live (CPU) · simulated (H100)",
+    shown=("15-memory", "15-scaling"),
+)
 
 # %% [markdown]
 # ## Recap
@@ -785,7 +789,7 @@ you.against(dict(zip(you, answers, strict=True)), experiments.plans_table(), evi
 # row keeps all but the largest block and needs no more memory than keeping none. A claim on trial says less:
 
 # %% experiment
-lesson.verdicts([claims.strategy()], evidence="simulated (H100)")
+lesson.verdicts([claims.strategy()], evidence="simulated (H100)").table
 
 # %% [markdown]
 # **Exercise 15.4 — a wrapping plan** (★★★, 12 min)

@@ -12,12 +12,12 @@ from helpers.lessons.fully_sharded.experiments import Step, Wrapped
 def on_trial(
     gb: Callable[[str, int], float], runs: Mapping[str, Wrapped], steps: Mapping[str, Step]
 ) -> list[Claim]:
-    """The core's claims.
+    """All of the lesson's claims.
 
     gb: GB on each rank, by the way to shard and the number of ranks. runs: how many layers were whole at once, by the way to
     wrap. steps: "8: …" and "1,024: …", as the lesson names them.
     """
-    return [memory(gb, runs, steps), scaling(steps)]
+    return [memory(gb, runs, steps), scaling(steps), strategy()]
 
 
 def memory(gb: Callable[[str, int], float], runs: Mapping[str, Wrapped], steps: Mapping[str, Step]) -> Claim:
