@@ -4,15 +4,15 @@
 # ## How does a model larger than the GPU train?
 #
 # With lesson 14's data parallelism (*DDP*), every rank holds the whole model, all of its gradients and all of the optimizer's
-# state. The eighth GPU is as full as the first one. **Fully sharded data parallelism**, *FSDP*, cuts model, gradients and state up,
-# and each rank keeps one part. What a rank lacks, the others send when it is needed. So a model fits that no single GPU could hold.
-# You count what each rank stores and sends, on 8, 64 and 1,024 ranks, and you find out where FSDP stops paying.
+# state. The eighth GPU is as full as the first one. **Fully sharded data parallelism**, *FSDP*, cuts all of it up, and each rank keeps
+# one part. What a rank lacks, the others send when it is needed. So a model fits that no single GPU could hold. You count what each
+# rank stores and sends, and you find out where FSDP stops paying.
 #
-# **Time** 60 min, more than half of it exercises; *Further*: 63 min. **Before this** lessons 09 (what training stores) and 14
+# **Time** 60 min, 23 of them for two exercises; *Further*: 63 min. **Before this** lessons 09 (what training stores) and 14
 # (collectives, the α–β model, overlap).
 #
 # **Afterwards you can**
-# - say what each rank stores and sends, before you rent the machines;
+# - say what each rank stores and sends;
 # - write a sharded layer, and say what a way to wrap a model with `fully_shard` holds and sends;
 # - tell from a timeline whether gathering hides behind computing, and what to do if not.
 
@@ -20,7 +20,7 @@
 import itertools
 import os
 
-os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # C++ has nothing to say here that we do not
+os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 import warnings
 
@@ -41,36 +41,32 @@ lesson.start("15_fully_sharded", evidence=["arithmetic", "live (CPU)", "simulate
 # ## 1 · What is stored, what is sent
 #
 # Training in mixed precision with Adam keeps 16 bytes for each parameter ([ZeRO](https://arxiv.org/abs/1910.02054), 2020). Weight
-# and gradient have 16 bits: 2 + 2 bytes. The optimizer keeps the weight and two moments in 32 bits: 12 bytes. The paper cuts these
-# bytes up in three **stages**. On n ranks:
+# and gradient have 16 bits: 2 + 2 bytes. The optimizer keeps the weight and two moments in 32 bits: 12 bytes. The paper cuts them up
+# in three **stages**. On n ranks:
 #
 # - **ZeRO-1**: each rank keeps 1/n of the optimizer's 12 bytes;
-# - **ZeRO-2**: also 1/n of the gradients;
-# - **ZeRO-3**: also 1/n of the weights. They are gathered before they are needed, once in forward and once in backward, and let go of
-#   after use. This stage is called *fully sharded*.
+# - **ZeRO-2**: and only 1/n of the gradients;
+# - **ZeRO-3**, *fully sharded*: and only 1/n of the weights. They are gathered before use, once in forward and once in backward, and
+#   then let go of.
 #
 # A model of 8 billion parameters trains on 8 ranks. **How many GB of weights, gradients and optimizer state does each rank hold?** And
-# with many ranks: **how many times the weights' bytes does a rank put on its link in one step** (sent ÷ weights)**?** The gradients
-# have as many bytes as the weights. A **reduce-scatter** adds up the ranks' tensors and leaves on each rank an n-th of the sums: the first
-# round of lesson 14's ring. An all-gather is the second round. An all-reduce is both, and each of the two sends the data once.
+# with many ranks: **how many times the weights' bytes does a rank put on its link in one step** (sent ÷ weights)**?** With DDP a rank
+# holds 8 · 16 = 128 GB, and an all-reduce sends the gradients twice, in the two rounds of lesson 14's ring. The first round is a
+# **reduce-scatter**: it adds up the ranks' tensors and leaves on each rank an n-th of the sums. The second one is an all-gather.
 
 # %% experiment
 HELD = [16, 30, 44, 128]
 SENT = [1, 2, 3, 4]
 you = lesson.predict(
     {
-        "GB, DDP": ...,
         "GB, ZeRO-1": ...,
         "GB, ZeRO-3": ...,
-        "sent ÷ weights, DDP": ...,
         "sent ÷ weights, ZeRO-1": ...,
         "sent ÷ weights, ZeRO-3": ...,
     },
     choices={
-        "GB, DDP": HELD,
         "GB, ZeRO-1": HELD,
         "GB, ZeRO-3": HELD,
-        "sent ÷ weights, DDP": SENT,
         "sent ÷ weights, ZeRO-1": SENT,
         "sent ÷ weights, ZeRO-3": SENT,
     },
@@ -91,17 +87,16 @@ def gb(stage, n):
     return sum(held(stage, n).values())
 
 
-stages = ("DDP", "ZeRO-1", "ZeRO-3")
-measured = {f"GB, {stage}": round(gb(stage, 8)) for stage in stages}
-measured |= {f"sent ÷ weights, {s}": round(experiments.sent_by(s, 1024)) for s in stages}
+measured = {f"GB, {stage}": round(gb(stage, 8)) for stage in ("ZeRO-1", "ZeRO-3")}
+measured |= {f"sent ÷ weights, {s}": round(experiments.sent_by(s, 1024)) for s in ("ZeRO-1", "ZeRO-3")}
 bars = experiments.stored_bars(held, list(CUT))
 you.against(measured, bars, experiments.sent_table(), evidence="arithmetic · live (CPU)")
 
 # %% [markdown]
-# The optimizer is three quarters of the bytes, so stage 1 already saves most of them. It sends no more than DDP. DDP all-reduces the
-# gradients, which is a reduce-scatter *and* an all-gather. ZeRO-1 puts the optimizer's step **between the two**: reduce-scatter the
-# gradients, update this rank's part of the weights, all-gather the new weights. Stage 3 makes a reduce-scatter and two gathers, as it
-# lets go of the weights after forward: half as much again. No stage cuts the activations.
+# The optimizer is three quarters of the bytes, so stage 1 already saves most of them. It sends no more than DDP, whose all-reduce is a
+# reduce-scatter *and* an all-gather. ZeRO-1 puts the optimizer's step **between the two**: reduce-scatter the gradients, update this
+# rank's part of the weights, all-gather the new weights. Stage 3 makes a reduce-scatter and two gathers: half as much again. No stage
+# cuts the activations.
 #
 # ## 2 · Gather, use, let go
 #
@@ -111,8 +106,8 @@ you.against(measured, bars, experiments.sent_table(), evidence="arithmetic · li
 #
 # All parameters of one call travel in one collective, except for those that an inner `fully_shard` has taken before. So **what you
 # wrap is what is gathered at once**. A **call per layer** means one `fully_shard` for each layer, and one for the model. The option
-# `reshard_after_forward=False` keeps the gathered weights until backward is through (**kept**, for short). If you do not set it, inner
-# modules let go, and the outermost module keeps its weights. A **mesh** names the ranks that share the parts: here all ranks.
+# `reshard_after_forward=False` keeps the gathered weights until backward (**kept**, for short). If you do not set it, inner modules let
+# go, and the outermost module keeps. A **mesh** names the ranks that share the parts: here all.
 
 # %% experiment
 WAYS = {  # a call for each layer?  reshard_after_forward
@@ -131,11 +126,10 @@ def wrap(model, per_layer, reshard):
 
 # %% [markdown]
 # Six linear layers are wrapped in these three ways, and run on two real processes. **How many collectives do one forward and one
-# backward make? And of how many layers are the weights whole at the worst moment?**
+# backward make? And of how many layers are the weights whole at the worst moment?** (A layer that waits in a message's buffer is not
+# whole yet.)
 
 # %% experiment
-CALLS = [2, 3, 6, 12, 18]
-WHOLE = [1, 2, 3, 6]
 you = lesson.predict(
     {
         "collectives, one call for all": ...,
@@ -145,14 +139,7 @@ you = lesson.predict(
         "layers whole, a call per layer": ...,
         "layers whole, a call per layer, kept": ...,
     },
-    choices={
-        "collectives, one call for all": CALLS,
-        "collectives, a call per layer": CALLS,
-        "collectives, a call per layer, kept": CALLS,
-        "layers whole, one call for all": WHOLE,
-        "layers whole, a call per layer": WHOLE,
-        "layers whole, a call per layer, kept": WHOLE,
-    },
+    choices=[1, 2, 3, 6, 12, 18],
 )
 
 # %% experiment
@@ -163,30 +150,30 @@ picture = experiments.whole_map({way: runs[way] for way in WAYS})
 you.against(measured, picture, experiments.ways_table(runs), evidence="live (CPU)")
 
 # %% [markdown]
-# - **One call for all**: all layers are whole at once. That saves gradients and optimizer state, but the weights' peak stays. Its one
-#   reduce-scatter waits for the last gradient, so it can hide behind nothing.
-# - **A call per layer**: one layer is whole at a time. A rank sends half as much again as with DDP. (The message of the next layer
-#   may already fill a buffer. The picture does not count buffers; *Further* does.)
-# - **Kept**: as few bytes as DDP, but all layers are whole when backward begins. *Further* keeps some layers only.
+# - **One call for all**: all layers are whole at once. The one reduce-scatter waits for the last gradient, so it can hide behind
+#   nothing. At that moment all weights and all gradients are whole: at the peak only the optimizer's state is saved.
+# - **A call per layer**: one layer is whole at a time. With copies, buffers and gradients, memory holds about {{least_blocks}} layers'
+#   bytes (*Further* counts them). A rank sends half as much again as with DDP.
+# - **Kept**: as few bytes as DDP, but all layers are whole when backward begins.
 
 # %% [markdown]
 # **Exercise 15.1 — a fully sharded linear** (★★★, 15 min)
 #
-# Write the heart of `fully_shard` by hand, for one layer: `x @ W.T`, where each rank has some rows of W. The test chains several of
-# these layers, on 2 and on 3 ranks.
+# Write the heart of `fully_shard` by hand, for one layer: `x @ W.T`, where each rank has some rows of W. The tests chain several of
+# them, on 2 and on 3 ranks.
 #
 # <details><summary>Hint 1</summary>Write an
 # <a href="https://docs.pytorch.org/docs/stable/notes/extending.html"><code>autograd.Function</code></a> that calls
 # <code>ctx.save_for_backward(x, shard)</code>. It must not save W: W is gathered again.</details>
 #
 # <details><summary>Hint 2</summary>With <code>g</code> the gradient of the output, the gradient of x is <code>g @ W</code>, and that
-# of W is <code>g.T @ x</code>. Reduce-scatter the latter: each rank gets the sum for its own rows. Then divide by n.
-# The tensors that you hand to a collective, and the one that it fills, must be contiguous (<code>empty_like</code> keeps strides).
-# <code>ctx.needs_input_grad</code> says which of the two wants a gradient.</details>
+# of W is <code>g.T @ x</code>. Reduce-scatter the latter, then divide by n. The tensors that you hand to a collective, and the one that
+# it fills, must be contiguous (<code>empty_like</code> keeps strides). <code>ctx.needs_input_grad</code> says which of the two wants a
+# gradient.</details>
 #
 # <details><summary>The idea</summary><code>whole = torch.empty(n · rows, columns)</code>, then
-# <code>dist.all_gather(list(whole.chunk(n)), shard)</code>, in forward and in backward. Do not let autograd undo the
-# gather: it would keep W.</details>
+# <code>dist.all_gather(list(whole.chunk(n)), shard)</code>, in forward and in backward. Do not let autograd record
+# the gather: it would keep W.</details>
 
 
 # %% exercise="sharded_linear"
@@ -194,11 +181,11 @@ def sharded_linear(x: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
     """x @ W.T, where rank r of n holds rows r · k to (r + 1) · k of W. x: (rows, in), shard: (k, in) → (rows, n · k).
 
     float32, any strides. Each rank has its own x. In backward shard gets its rows of the **mean** over the ranks of W's
-    gradient, x the gradient of this rank; a second backward adds to them. Sent per call: all_gather of W in forward,
-    all_gather of W and reduce_scatter of its gradient in backward, with the numbers that the shard has at that moment;
-    nothing else. A frozen shard gets no gradient, and nothing is reduce-scattered for it; where x needs none, the gather
-    in backward may be left out. No W lives longer than the function that gathered it: a chain of L calls, forward and
-    backward, has at most 3 · the largest W + all shards + 32 KiB alive at once, and saves no W.
+    gradient, x the gradient of this rank; calling backward again adds to them. Sent per call: one all_gather of W in
+    forward; one all_gather of W and one reduce_scatter of its gradient in backward. Each gather sends what the shard holds
+    then. Nothing else is sent. A frozen shard gets no gradient, and nothing is reduce-scattered for it. Where x needs no
+    gradient, the gather in backward may be left out. No W lives longer than the function that gathered it: a chain of L
+    calls, forward and backward, has at most 3 · the largest W + all shards + 32 KiB alive at once.
     """
     ### BEGIN SOLUTION
     return _ShardedLinear.apply(x, shard)
@@ -248,8 +235,8 @@ check_sharded_linear(seed=3, n=2, sizes=[64, 96, 80, 96, 64, 80], rows=5, odd=Tr
 # %% [markdown]
 # ## 3 · Bytes on 8 and on 1,024 ranks
 #
-# What a rank sends hardly depends on n: three times (n − 1)/n of the weights. Is this so for small layers too? A layer of 64 × 64
-# has 64 rows. They are cut into 8, 64 or 1,024 shards. **How many times the layer's own bytes is the message that gathers it?**
+# What a rank sends hardly depends on n: three times (n − 1)/n of the weights. Is this so for small layers too? The 64 rows of a layer
+# of 64 × 64 are cut into 8, 64 or 1,024 shards. **How many times the layer's own bytes is the message that gathers it?**
 
 # %% experiment
 you = lesson.predict(
@@ -260,7 +247,7 @@ you = lesson.predict(
 
 # %% experiment
 def message(width, n):
-    """Bytes of the message that gathers one layer, ÷ the layer's. On a fake group: rank 0 of n, with nobody there."""
+    """Bytes of the message that gathers a layer, ÷ the layer's. On a fake group: rank 0 of n, with nobody there."""
     with ranks.fake(n) as mesh:
         layer = fully_shard(nn.Linear(width, width, bias=False), mesh=mesh)
         with ranks.sent(layer) as record:
@@ -274,18 +261,19 @@ you.against(times, evidence="live (CPU)", what="times its bytes")
 
 # %% [markdown]
 # `fully_shard` cuts along the **first** dimension. Then it fills up the part of every rank to the same number of rows. So 64 rows on
-# 1,024 ranks travel as 1,024 rows: {{carried}} times the bytes, in each of the three messages. Most ranks have an empty shard. For a
-# layer of 1,024 × 1,024 on as many ranks the factor is {{wide}}, because its rows come out even.
+# 1,024 ranks travel as 1,024: {{carried}} times the bytes, in each of the three messages. For a layer of 1,024 × 1,024 the factor is
+# {{wide}}: its rows come out even. A call for several layers does not help, because each parameter is filled up by itself. The option
+# `shard_placement_fn` can name another dimension to cut, if n divides it.
 #
 # **Exercise 15.2 — bytes per step, predicted** (★★, 8 min)
 #
-# A **block** is what one call of `fully_shard` wraps. Predict what one rank sends in a step: the collectives, the bytes of their
-# messages (the **payload**), and the bytes on its link.
+# A **block** is what one call of `fully_shard` wraps. The **payload** of a collective is the bytes of its whole message. Predict, for a
+# step, the number of collectives, their payload, and what a rank puts on its link.
 #
 # <details><summary>Hint 1</summary>A rank's part of a parameter has ⌈first ÷ n⌉ rows. A message has n such parts of every parameter
 # in the block.</details>
 #
-# <details><summary>Hint 2</summary>Each block makes one gather in forward, one more in backward if it was let go of, and one
+# <details><summary>Hint 2</summary>Each block makes a gather in forward, another in backward if it was let go of, and a
 # reduce-scatter.</details>
 #
 # <details><summary>The idea</summary>The payload of a block is P = 4 · Σ n · ⌈d₀/n⌉ · d₁ · …. On the ring's link, each call puts
@@ -294,12 +282,12 @@ you.against(times, evidence="live (CPU)", what="times its bytes")
 
 # %% exercise="step_bytes"
 def step_bytes(blocks: list[list[tuple[int, ...]]], n: int, reshard: bool = True) -> dict[str, int]:
-    """What one rank of n sends in a step of a float32 model whose blocks are each given to fully_shard.
+    """The collectives of one of n ranks in a step of a float32 model whose blocks are each given to fully_shard.
 
     blocks: the shapes of each block's parameters (at least one dimension each). reshard: reshard_after_forward of all.
-    Returns {"calls": how many collectives, "all_gather": payload, "reduce_scatter": payload, "wire": bytes on this
-    rank's link by a ring}, over all calls, as ints (payload: the bytes of the whole messages). n is
-    from 2 up. Arithmetic only: no tensor is made.
+    Returns {"calls": how many, "all_gather": payload, "reduce_scatter": payload, "wire": bytes that this rank puts on its
+    link by a ring}, over all calls, as ints. payload: the bytes of the whole messages, of which the rank itself sends only
+    a part. n is from 2 up. Arithmetic only: no tensor is made.
     """
     ### BEGIN SOLUTION
     total = 0
@@ -341,10 +329,11 @@ check_step_bytes(
 # %% [markdown]
 # ## 4 · Does it hide?
 #
-# While a layer computes, `fully_shard` already gathers the next one, in a stream of its own. Does the message arrive before the product is
-# done? The simulated H100s stand eight to a node, with NVLink 4 inside and InfiniBand NDR between the nodes. The model has six bfloat16
-# layers of 4,096 × 4,096, and each rank has 8,192 tokens. Two of the three ways below you know. The third is **HSDP**, hybrid
-# sharding: the weights are cut inside the node only, and each node has a copy of all shards.
+# While a layer computes, `fully_shard` already gathers the next one, in a stream of its own. Does the message arrive before the product
+# is done? The simulated H100s stand eight to a node, with NVLink 4 inside and InfiniBand NDR between the nodes. The model has six
+# bfloat16 layers of 4,096 × 4,096, and each rank has 8,192 tokens. New among the three ways is **HSDP**, hybrid sharding. The weights
+# are cut inside the node only, so each node has a copy of all shards. Between the nodes an all-reduce adds up each rank's 1/8 of the
+# gradient.
 
 
 # %% experiment
@@ -366,52 +355,47 @@ def hsdp(model, gpu):
 
 
 # %% [markdown]
-# A layer's message is as large on 1,024 ranks as on 8. On 8 ranks its gather takes {{near_us:.0f}} µs, and the product that can hide it
-# {{product_us:,.0f}} µs. A ring pays lesson 14's α at every step. **How many times as long as on 8 ranks do forward and backward take
-# on 1,024?**
+# On 8 ranks a layer's gather takes {{near_us:.0f}} µs, and the product that can hide it {{product_us:,.0f}} µs. On 1,024 ranks the
+# message also goes through the 128 nodes, in a ring: 127 steps, each with α = {{alpha_us:.1f}} µs (lesson 14). An all-reduce may go by a
+# tree: 2 · log₂ 128 = 14 steps. **How many times as long as on 8 ranks do forward and backward take on 1,024?** The last line is a call
+# per layer again, with layers of 16,384 × 16,384. Section 1's model may have such blocks: 32 · 16,384² = 8.6 billion.
 
 # %% experiment
-you = lesson.predict({"DDP": ..., "a call per layer": ..., "HSDP": ...}, choices=[1, 1.5, 3, 10])
+you = lesson.predict(
+    {"DDP": ..., "a call per layer": ..., "HSDP": ..., "large layers": ...}, choices=[1, 1.5, 3, 10]
+)
 
 # %% experiment
 WRAPS = {"DDP": ddp, "a call per layer": per_layer, "HSDP": hsdp}
-steps = {f"1,024: {way}": experiments.simulated_step(1024, how) for way, how in WRAPS.items()}
-steps |= {f"8: {way}": experiments.simulated_step(8, WRAPS[way]) for way in ("DDP", "a call per layer")}
-steps["8: HSDP"] = steps["8: a call per layer"]  # on one node they are the same
-ratios = {way: steps[f"1,024: {way}"].seconds / steps[f"8: {way}"].seconds for way in WRAPS}
-slow, mixed = steps["1,024: a call per layer"], steps["1,024: HSDP"]
-lesson.keep(gather_us=1e6 * slow.message_s("all_gather"), product_us=1e6 * slow.product_s())
-lesson.keep(near_us=1e6 * steps["8: a call per layer"].message_s("all_gather"))
-lesson.keep(of_the_gradient=mixed.bytes("reduce_scatter") / mixed.bytes("all_reduce"))
-lesson.keep(hsdp_mb=mixed.peak / 1e6, slow_mb=slow.peak / 1e6)
-drawn = {name: steps[name] for name in ("8: a call per layer", *(f"1,024: {way}" for way in WRAPS))}
-compared = plots.compared(
-    experiments.drawn_from(drawn), title="Forward and backward, on 8 and on 1,024 ranks"
-)
-you.against_ratios(ratios, compared, evidence="simulated (H100)", what="times as long")
+steps = experiments.few_and_many(WRAPS, large=per_layer)
+near, far = steps["8: a call per layer"], steps["1,024: a call per layer"]
+large = steps["1,024: large layers"]
+lesson.keep(near_us=near.gather_us, gather_us=far.gather_us, product_us=far.product_us)
+lesson.keep(large_gather_us=large.gather_us, large_product_us=large.product_us)
+lesson.keep(alpha_us=ranks.LINKS["InfiniBand NDR"].latency_s * 1e6)
+ratios = {way: steps[f"1,024: {way}"].seconds / steps[f"8: {way}"].seconds for way in you}
+shown = experiments.few_and_many_picture(steps, WRAPS), experiments.steps_table(WRAPS)
+you.against_ratios(ratios, *shown, evidence="simulated (H100)", what="times as long")
 
 # %% [markdown]
-# In the picture each run has its kernels above, its collectives below them, and at the bottom the time in which only collectives run.
-#
 # - **8 ranks**: the gather of the next layer lies under this layer's product. Only the first gather and the last reduce-scatter stick
 #   out.
-# - **A call per layer on 1,024 ranks**: a gather takes {{gather_us:,.0f}} µs, and the product beside it {{product_us:,.0f}} µs. The
-#   ring goes through 128 nodes, one after the other, and pays the latency of each.
-# - **DDP** suffers far less. An all-reduce between nodes may go by a *tree*, in few steps (lesson 14). Gathers and reduce-scatters
-#   have only rings, in this simulation as mostly in NCCL. NCCL 2.23 (2024) brought [PAT](https://arxiv.org/abs/2506.20252), which
-#   needs few steps too, but [only for one GPU a node](https://github.com/NVIDIA/nccl/blob/master/src/graph/tuning.cc).
-# - **HSDP**: its gathers stay on NVLink. Its third lane is an all-reduce between the nodes, of 1/{{of_the_gradient:.0f}} of the
-#   gradient. A rank stores 1/8 of everything in place of 1/1,024. Here that is {{hsdp_mb:,.0f}} MB at the peak in place of
-#   {{slow_mb:,.0f}}: most of both are activations.
+# - **A call per layer on 1,024 ranks**: a gather takes {{gather_us:,.0f}} µs, the product beside it {{product_us:,.0f}}. The 18 messages
+#   fill the whole step.
+# - **Large layers**: a gather takes {{large_gather_us:,.0f}} µs, the product beside it {{large_product_us:,.0f}}. It hides: the product
+#   grows with the layer, the 127 α do not.
+# - **DDP** suffers far less: its all-reduces go by the tree. Gathers and reduce-scatters have only rings in this simulation. (*Further*
+#   says what NCCL has.)
+# - **HSDP**: its gathers stay on NVLink. A rank stores 1/8 of everything in place of 1/1,024. The table's peaks hardly show it: no
+#   optimizer is counted. With one, the 8 billion parameters take 16 GB a rank in place of 0.1 (section 1's picture).
 #
-# So where gathers do not hide: cut inside the node (HSDP), wrap **larger units** (fewer messages, more memory), or give each rank
-# **more tokens** (longer products). *Further* tries the last two.
+# So where gathers do not hide: HSDP, **larger units** (fewer messages, more memory), or **more tokens** a rank (longer products).
+# *Further* tries the last two.
 
 # %% [markdown]
 # ## The running example
 #
-# Lesson 14 left a whole copy of the weights, the gradients and AdamW's two means on each of eight GPUs. `fully_shard` leaves
-# an eighth. Each block is wrapped by itself, then the rest.
+# Lesson 14 left a whole copy of the weights, the gradients and AdamW's two means on each of eight GPUs. `fully_shard` leaves an eighth.
 
 # %% experiment
 from helpers import running_example
@@ -428,25 +412,30 @@ before = running_example.after("14")
 smaller = before.replace(prepare=sharded)
 board = running_example.compare(before, smaller, ranks=8, tolerance=1e-3)
 lesson.keep(script_mib=board.before.peak_bytes / 2**20, script_mib_now=board.after.peak_bytes / 2**20)
-lesson.keep(script_sent=board.before.sent_bytes / 2**20, script_sent_now=board.after.sent_bytes / 2**20)
+model, after = board.before.sent_bytes / 2**20, board.after.sent_bytes / 2**20
+lesson.keep(model_mib=model, saved_mib=4 * model * 7 / 8)
+lesson.keep(link_mib=2 * model * 7 / 8, link_mib_now=after * 7 / 8)
+used, used_now = (experiments.most_in_use(script, ranks=8) / 2**20 for script in (before, smaller))
+lesson.keep(used_mib=used, used_mib_now=used_now)
 board
 
 # %% [markdown]
-# The peak of each GPU falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB, and not to an eighth. Weights, gradients and
-# two means are four times {{script_sent:.0f}} MiB. Most of the rest is activations, and those stay whole. The price is traffic.
-# The table counts messages: {{script_sent_now:.0f}} MiB a step in place of {{script_sent:.0f}}. But an all-reduce puts its message on
-# the link twice, a gather once. So the link carries about half as much again, as in section 1. The times differ by less than the
-# simulator's error. This script fits into one GPU many times over, so it needs no sharding.
+# The peak of each GPU falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. That is what the allocator reserves (lesson 08). In use are
+# {{used_mib:.0f}} and {{used_mib_now:.0f}}. Weights, gradients and two means are four times {{model_mib:.0f}} MiB. Of these
+# {{saved_mib:.0f}} go, and DDP's buckets go too. Whole blocks come instead, for a while. Activations stay. There are fewer launches,
+# because DDP copies each gradient into its bucket and back, and `fully_shard` those of a block together.
+#
+# The price is traffic. The table counts payload. An all-reduce puts its payload 2 · 7/8 times on the link, a gather 7/8 times. So the link
+# carried {{link_mib:.0f}} MiB a step, and carries {{link_mib_now:.0f}} now. The times differ by less than the simulator's error.
 
 # %% [markdown]
 # ## Your own script
 #
-# First divide. A rank will hold about 16 bytes × parameters ÷ ranks, and all of its activations. If the activations are what fills
-# your GPU, sharding will not help: see lesson 09. Build the model on the CPU, before anything uses the GPU. Each call of
-# `fully_shard` moves its block to this rank's own GPU and cuts it there, so the whole model never stands on one GPU. Wrap each block,
-# then the model. Make the optimizer **after** that, because `fully_shard` replaces the parameters. Start the script with `torchrun`,
-# and profile one rank: `python -m helpers trace.json.gz` says whether the gathers hide. If they do not, first try more tokens a rank,
-# then HSDP.
+# First divide. A rank will hold about 16 bytes × parameters ÷ ranks, and all of its activations. If the activations fill your GPU,
+# sharding will not help: see lesson 09. Build the model on the CPU. Each call of `fully_shard` moves its block to this rank's GPU and
+# cuts it there, so the whole model never stands on one GPU. Make the optimizer **after** that, because `fully_shard` replaces the
+# parameters. Give the loader a `DistributedSampler` (lesson 14), or all ranks train on the same batches. Profile one rank:
+# `python -m helpers trace.json.gz` says whether the gathers hide.
 
 # %% experiment
 from helpers.own_script import toy
@@ -457,13 +446,12 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
-dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())  # under torchrun: nothing in ()
+# under torchrun: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), then init_process_group()
+dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
 try:
-    # without a mesh, fully_shard takes the GPU, if torch was built for one
     mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
     for block in model.children():  # your repeated blocks, e.g. model.layers
-        if any(p.requires_grad for p in block.parameters()):
-            fully_shard(block, mesh=mesh)
+        fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for x, y in loader:
@@ -477,9 +465,8 @@ finally:  # or the next cell meets this group
     dist.destroy_process_group()
 
 # %% [markdown]
-# Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole; with eight
-# the first number is an eighth of the second. (Where the rows do not divide, the first ranks have ⌈rows ÷ 8⌉, and the last
-# ones fewer or none.)
+# Every parameter has become a `DTensor`, of which this rank holds its shard. With one rank the shard is the whole. With eight
+# it is an eighth, where the rows divide evenly.
 #
 # ```bash
 # torchrun --nproc-per-node 8 train.py
@@ -491,7 +478,11 @@ finally:  # or the next cell meets this group
 # %% experiment
 from helpers.lessons.fully_sharded import claims
 
-lesson.verdicts(claims.on_trial(gb, runs, steps), evidence="arithmetic · live (CPU) · simulated (H100)")
+lesson.verdicts(
+    claims.on_trial(gb, runs, steps),
+    evidence="arithmetic · live (CPU) · simulated (H100)",
+    shown=("15-memory", "15-scaling"),
+)
 
 # %% [markdown]
 # ## Recap
@@ -499,14 +490,13 @@ lesson.verdicts(claims.on_trial(gb, runs, steps), evidence="arithmetic · live (
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | ZeRO-1 costs nothing: the same bytes, a fraction of the optimizer's state. | Few parameters: two messages in place of one. |
-# | ZeRO-3 sends half as much again as DDP. | As much as DDP when the weights are kept; far more with 1,024 ranks and small matrices. |
-# | Wrap block by block. One call for all does not lower the weights' peak. | Tiny blocks on many nodes: latency. Put several blocks into one call. |
-# | Gathering hides behind computing. | Short products or many nodes: HSDP, more tokens, larger units. |
+# | ZeRO-3 sends half as much again as DDP. | Weights kept: as much. Fewer rows than ranks: far more. |
+# | Wrap block by block. At the peak, one call for all saves only the optimizer's state. | Small blocks on many nodes: several to a call. |
+# | Gathering hides behind computing. | Small layers on many nodes: HSDP, more tokens, larger units. |
 # | Sharding cuts what is stored for each parameter. | Activations: checkpoint (lesson 09), or cut the sequence (lesson 16). |
 #
-# **Read on**: [ZeRO](https://arxiv.org/abs/1910.02054); [PyTorch FSDP](https://arxiv.org/abs/2304.11277), the experience of its
-# makers; torch's [tutorial on FSDP2](https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html) and its page on
-# [`fully_shard`](https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html).
+# **Read on**: [PyTorch FSDP](https://arxiv.org/abs/2304.11277), by its makers; torch's
+# [tutorial](https://docs.pytorch.org/tutorials/intermediate/FSDP_tutorial.html).
 
 # %% experiment
 lesson.progress()
@@ -659,7 +649,7 @@ took += [
     experiments.simulated_step(1024, MORE[way]).seconds / usual[1024]
     for way in ("two ahead", "all in one call")
 ]
-pictured = {"8: a call per layer": steps["8: a call per layer"], "8: rank 3 is slow": late[8]}
+pictured = {"8: a call per layer": near, "8: rank 3 is slow": late[8]}
 pictured |= {
     f"1,024: {way}": experiments.simulated_step(1024, MORE[way]) for way in ("all in one call", "kept")
 }
@@ -679,6 +669,11 @@ experiments.tokens_table(WRAPS)
 #   message before forward and after backward. On 1,024 ranks it is still the faster way.
 # - **Kept**: no gathers in backward. On 8 and 64 ranks that is as fast as DDP.
 # - **Four times the tokens**: the products are longer and hide more of the messages. A call per layer comes close to DDP.
+#
+# **What NCCL has besides rings.** In NCCL 2.30 ([its source](https://github.com/NVIDIA/nccl/blob/5067397c2676d5aed50042fc39e5c8ee96eb0027/src/graph/tuning.cc),
+# June 2026) gathers and reduce-scatters have three more ways. In *NVLS* the node's switch does the work. Between nodes, NVLS and
+# *CollNet* need switches that can do this too (SHARP). [PAT](https://arxiv.org/abs/2506.20252) needs few steps; by default it is used only with one
+# GPU a node.
 #
 # The older class `FullyShardedDataParallel` has names for these ways
 # ([`ShardingStrategy`](https://docs.pytorch.org/docs/stable/fsdp.html)): `FULL_SHARD` lets go after forward, `SHARD_GRAD_OP` keeps,
@@ -791,8 +786,12 @@ you.against(dict(zip(you, answers, strict=True)), experiments.plans_table(), evi
 # One might guess "what is kept, and one block more". That is far too low: with nothing kept, {{least_blocks}} blocks are in memory at
 # the worst moment, and with all six kept, {{most_blocks}}. And the order counts. A block that is kept early stays in memory while
 # all later blocks run. The last block costs nothing to keep. Where the worst moment is elsewhere, keeping is free: the table's last
-# row keeps all but the largest block and needs no more memory than keeping none.
-#
+# row keeps all but the largest block and needs no more memory than keeping none. A claim on trial says less:
+
+# %% experiment
+lesson.verdicts([claims.strategy()], evidence="simulated (H100)").table
+
+# %% [markdown]
 # **Exercise 15.4 — a wrapping plan** (★★★, 12 min)
 #
 # Find the plan that fits a budget of memory and sends least.

@@ -19,10 +19,12 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from helpers import ranks, simulate
+from helpers import plots, ranks, simulate
 from helpers.lessons.fully_sharded.sharded_peak import worst_moment
 from helpers.plots import style
 from helpers.plots.picture import Picture, drawn
+from helpers.running_example.scores import CARD, LARGE
+from helpers.running_example.script import Script
 from helpers.simulator.stretch import Stretch, stretch
 from helpers.text.tables import Table, table
 
@@ -74,16 +76,19 @@ def sent_by(stage: str, n: int, width: int = 1024) -> float:
 
 
 def sent_table() -> Table:
-    """The rule and the count, by stage and number of ranks."""
+    """The rule, and the count where it differs, by stage and number of ranks."""
     rows = []
+    same = True
     for stage, factor in SENT_BY_RULE.items():
-        ruled = [factor * (n - 1) / n for n in _SIZES]
-        counted = [sent_by(stage, n) for n in _SIZES]
-        cells = [f"{a:.3f} · {b:.3f}" for a, b in zip(ruled, counted, strict=True)]
+        cells = []
+        for n in _SIZES:
+            ruled, counted = f"{factor * (n - 1) / n:.3f}", f"{sent_by(stage, n):.3f}"
+            same = same and counted == ruled
+            cells.append(ruled if counted == ruled else f"{ruled}, counted {counted}")
         rows.append((stage, f"{factor} (n − 1)/n", *cells))
     note = (
-        "rule · count. Counted on rank 0 of a fake group (nobody is at the other end): DDP; reduce-scatter and all-gather by hand; "
-        "fully_shard, a call per layer"
+        f"by the rule, and {'the same when ' * same}counted on rank 0 of a fake group (nobody is at the other end): DDP; reduce-scatter "
+        "and all-gather by hand; fully_shard, a call per layer"
     )
     columns = ["sent ÷ weights", "rule", *(f"{n:,} ranks" for n in _SIZES)]
     return table(rows, columns, evidence=f"{ARITHMETIC} · {LIVE}", caption=note)
@@ -238,32 +243,30 @@ class Step:
     peak: int
     calls: list[Any]
 
-    def bytes(self, kind: str) -> int:
-        """Payload of all collectives of a kind."""
-        return sum(c.bytes for c in self.calls if c.kind == kind)
+    @property
+    def gather_us(self) -> float:
+        """What one gather takes on average."""
+        spans = [c.end_ns - c.start_ns for c in self.calls if c.kind == "all_gather"]
+        return sum(spans) / len(spans) / 1e3
 
-    def message_s(self, kind: str) -> float:
-        """What one collective of a kind takes on average."""
-        spans = [c.end_ns - c.start_ns for c in self.calls if c.kind == kind]
-        return sum(spans) / len(spans) / 1e9
-
-    def product_s(self) -> float:
+    @property
+    def product_us(self) -> float:
         """What the shortest matrix product takes."""
-        return min(float(k.duration_s) for k in self.gpu.kernels if k.name == "aten.mm")
+        return 1e6 * min(float(k.duration_s) for k in self.gpu.kernels if k.name == "aten.mm")
 
 
 @cache
-def simulated_step(n: int, wrap: Wrap, tokens: int = 8192, slow: float = 1.0) -> Step:
-    """Six bfloat16 layers of 4,096 × 4,096 on n H100s, eight to a node. slow: how many times as long rank 3 computes."""
+def simulated_step(n: int, wrap: Wrap, tokens: int = 8192, slow: float = 1.0, width: int = 4096) -> Step:
+    """Six bfloat16 layers of width × width on n H100s, eight to a node. slow: how many times as long rank 3 computes."""
     nodes: dict[str, Any] = {"nodes": n // 8, "between": "InfiniBand NDR"} if n > 8 else {}
     if slow != 1.0:
         nodes["slow"] = {3: slow}
     with _quiet(), simulate("H100").world(n, **nodes) as gpu:
-        model = wrap(layers(4096, device=gpu.device, dtype=torch.bfloat16), gpu)
+        model = wrap(layers(width, device=gpu.device, dtype=torch.bfloat16), gpu)
         # DDP arranges buckets anew
         rounds = 3 if isinstance(model, nn.parallel.DistributedDataParallel) else 2
         for _ in range(rounds):
-            ran = _forward_backward(gpu, model, tokens, 4096)
+            ran = _forward_backward(gpu, model, tokens, width)
     return Step(gpu, ran.began_s, ran.seconds, ran.peak, ran.collectives)
 
 
@@ -271,6 +274,23 @@ def _forward_backward(gpu: Any, model: nn.Module, rows: int, width: int) -> Stre
     model.zero_grad()
     kind: dict[str, Any] = {"device": gpu.device, "dtype": torch.bfloat16}
     return stretch(gpu, lambda: model(torch.empty(rows, width, **kind)).sum().backward())
+
+
+def few_and_many(wraps: Mapping[str, Wrap], large: Wrap) -> dict[str, Step]:
+    """ "8: …" and "1,024: …" by each way to wrap; and "large layers", 16,384 × 16,384, by the way `large`."""
+    ways = {way: (wrap, 4096) for way, wrap in wraps.items()} | {"large layers": (large, 16384)}
+    return {
+        f"{n:,}: {way}": simulated_step(n, wrap, width=width)
+        for n in (8, 1024)
+        for way, (wrap, width) in ways.items()
+    }
+
+
+def few_and_many_picture(steps: Mapping[str, Step], wraps: Mapping[str, Wrap]) -> Picture:
+    """Of `few_and_many`: a call per layer on 8 ranks, and each way to wrap on 1,024."""
+    shown = ("8: a call per layer", *(f"1,024: {way}" for way in wraps))
+    title = "Forward and backward, on 8 and on 1,024 ranks"
+    return plots.compared(drawn_from({name: steps[name] for name in shown}), title=title)
 
 
 def drawn_from(steps: Mapping[str, Step]) -> dict[str, tuple[Any, float]]:
@@ -303,6 +323,22 @@ def tokens_table(wraps: Mapping[str, Wrap]) -> Table:
         rows.append((way, *(f"{s * 1e3:.1f} ms" for s in took), f"{took[1] / took[0]:.1f}"))
     columns = ["1,024 ranks", "8,192 tokens a rank", "32,768", "times as long"]
     return table(rows, columns, evidence=SIMULATED, caption="forward and backward")
+
+
+# --- the running example ------------------------------------------------------------------------------------------
+
+
+def most_in_use(script: Script, ranks: int, warm_up: int = 4, steps: int = 5) -> int:
+    """Most bytes in use on one of so many simulated GPUs in warm steps. (A score's peak is what the allocator reserves.)"""
+    with _quiet(), simulate(CARD).world(ranks) as gpu:
+        run = script.train(LARGE, gpu, warm_up + steps + 1)
+        for step in range(warm_up + steps):
+            if step == warm_up:
+                gpu.synchronize()
+                gpu.reset_peak_memory_stats()
+            next(run)
+        most: int = gpu.max_memory_allocated()
+        return most
 
 
 # --- Further: what is whole at the worst moment -------------------------------------------------------------------
