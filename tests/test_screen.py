@@ -284,7 +284,7 @@ class K:
     def _put(self, n):
         self._n += n
 """
-    names: dict[str, Any] = {"__name__": "__main__", private.GUARD: private.own}
+    names: dict[str, Any] = {"__name__": "__main__", private.GUARD: private.own, private.WHEN: private.when}
     exec(compile(private.guarded(ast.parse(answer)), "<cell>", "exec"), names)  # noqa: S102
     names["x"] = names["K"]()
     mine = compile(private.guarded(ast.parse(use, mode="exec")), "<cell>", "exec")

@@ -2,7 +2,7 @@
 anything.
 
     tree = guarded(ast.parse(source))  # graph._codegen = mine → __own__(graph, "_codegen")._codegen = mine
-    exec(compile(tree, place, "exec"), {GUARD: own})
+    exec(compile(tree, place, "exec"), {GUARD: own, WHEN: when})
 
 What :func:`helpers.check.screen` reads off a tree is a name; whose it is, only the run tells.
 """
@@ -11,10 +11,14 @@ import ast
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from helpers.check.screen import is_private
+from helpers.check.screen import CALLED_BACK, is_private
+from helpers.pytorch import private_torch
 
 #: what the guard is called in the answer's module. The screen lets no answer bind or read such a name
 GUARD = "__own__"
+#: … and the one at the beginning of methods that PyTorch calls back
+WHEN = "__when__"
+_excluded, _PYTHON = private_torch.excluded_keys, private_torch.DispatchKey.Python
 _BY_TEXT = frozenset({"getattr", "hasattr", "setattr"})
 
 
@@ -34,12 +38,29 @@ def own(thing: Any, name: Any) -> Any:
     return thing
 
 
+def when() -> None:
+    """RuntimeError in the middle of an operator: what would run there, of all that counts, nobody would see."""
+    if _excluded().has(_PYTHON):
+        raise RuntimeError(
+            "PyTorch calls this where nothing is counted: give `torch.tensor` and the like plain lists of numbers"
+        )
+
+
 def guarded(tree: ast.Module) -> ast.Module:
-    """The same cell, in which each use of a private name asks first."""
+    """The same cell, in which each use of a private name asks first, and so does what PyTorch calls back."""
     return ast.fix_missing_locations(_Guards().visit(tree))
 
 
 class _Guards(ast.NodeTransformer):
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        if node.name in CALLED_BACK:
+            at = ast.get_docstring(node, clean=False) is not None
+            node.body.insert(
+                at, ast.Expr(ast.copy_location(ast.Call(ast.Name(WHEN, ast.Load()), [], []), node))
+            )
+        return node
+
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
         if is_private(node.attr):

@@ -31,6 +31,7 @@ from helpers.check.compare import difference
 from helpers.check.data import NotPlain, decode, encode
 from helpers.check.recount import ENOUGH_S, READING, Seen
 from helpers.counters import count, knowing_earlier
+from helpers.counters.standins import keep_stand_ins
 
 #: characters of a learner's output that are kept for a report
 KEEP_OUTPUT = 2_000
@@ -43,6 +44,7 @@ def load(exercises: Iterable[str] = ()) -> None:
     importlib.import_module("helpers.ranks.server").load()
     for module in exercises:
         importlib.import_module(module)
+    keep_stand_ins()
     with Seen() as none:  # begun for the first time, it looks around the machine
         pass
     none.operators(frozenset())

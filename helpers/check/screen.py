@@ -85,7 +85,8 @@ _LEADS_OUT = frozenset(
     cell_contents get_type_hints singledispatch redispatch py_impl py_kernels load_library cpp_extension
     bltns exec get_annotations evaluate_forward_ref ForwardRef on_generate_code set_codegen CodeGen
     parallel_apply attrgetter methodcaller DataLoader TCPStore FileStore HashStore PrefixStore get_ipython
-    create_node get_group_store update_kwarg call_module interpreter_semantic profiler_legacy from_file""".split()
+    create_node get_group_store update_kwarg call_module interpreter_semantic profiler_legacy from_file tofile
+    datapipes IterDataPipe MapDataPipe to_mkldnn""".split()
 )
 #: what psutil.Process does to a process, also another than one's own
 _ACTS = frozenset("ionice kill nice rlimit send_signal suspend terminate".split())
@@ -147,12 +148,20 @@ _SPECIAL = frozenset(
     ne lt le gt ge hash repr str bool int float index add radd sub rsub mul rmul truediv rtruediv matmul neg abs pow mod
     floordiv and or xor version module setstate post_init""".split()
 )
+#: … by which a class's own code would make a number in the middle of an operator, where no counter looks
+_NUMBERS = frozenset({"__complex__", "__float__", "__index__", "__int__"})
+#: … that PyTorch calls there too, where a list or a truth value is wanted: in a `def` the run is held (`private.guarded`)
+CALLED_BACK = frozenset({"__bool__", "__getitem__", "__iter__", "__len__", "__next__"})
 #: … and defined in a class
-_DEFINED = _SPECIAL - {"__class__", "__module__", "__name__", "__qualname__"} | frozenset(
-    f"__{name}__"
-    for name in """bytes ceil class_getitem complex copy deepcopy del delattr dir divmod floor format getattr getstate
+_DEFINED = (
+    _SPECIAL - {"__class__", "__module__", "__name__", "__qualname__"}
+    | frozenset(
+        f"__{name}__"
+        for name in """bytes ceil class_getitem copy deepcopy del delattr dir divmod floor format getattr getstate
     iadd iand ifloordiv imul init_subclass invert ior isub itruediv length_hint missing new pos radd rand reduce reversed
     rfloordiv rmod round rpow setattr slots torch_function trunc""".split()
+    )
+    - _NUMBERS
 )
 _OF_SUPER = _SPECIAL | frozenset(
     f"__{name}__"
@@ -313,8 +322,12 @@ class _Reader:
             what: str | None = None
             if kept := _KEPT.intersection(_binds(node)):
                 what = f"gives `{min(kept)}` another meaning: call yours otherwise"
+            elif numbers := _NUMBERS.intersection(_binds(node)):
+                what = f"defines `{min(numbers)}`, which PyTorch may call in the middle of an operator: give it another name, and call it yourself"
             elif special := [n for n in _binds(node) if n[:2] == "__" == n[-2:] and n not in _DEFINED]:
                 what = f"defines `{special[0]}`, which changes how others see a class: leave it as it is"
+            elif not isinstance(node, ast.FunctionDef) and (called := CALLED_BACK.intersection(_binds(node))):
+                what = f"gives `{min(called)}` otherwise than by `def`: write `def {min(called)}(self, …)`"
             elif _binds(node) and (copied := self._copied(node)):
                 what = copied
             elif isinstance(node, ast.Import | ast.ImportFrom):

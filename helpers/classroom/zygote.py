@@ -124,7 +124,8 @@ def serve(connection: socket.socket, before: "Intact") -> None:
 
     torch.set_num_threads(1)
     # the notebook's names live in a module of their own, so that pickling and inspect find them
-    namespace: dict[str, Any] = {"__name__": "__main__", "display": _display, private.GUARD: private.own}
+    guards = {private.GUARD: private.own, private.WHEN: private.when}
+    namespace: dict[str, Any] = {"__name__": "__main__", "display": _display} | guards
     while (message := receive(connection)) is not None:
         _more_time()
         reply: dict[str, Any] = {}

@@ -20,7 +20,7 @@ What is not there to be seen:
 - temporaries and workspaces inside one kernel (a convolution's unfolded input, what an LSTM's backward makes
   and drops): no operator returns them, so ``bytes_allocated`` and ``peak_live_bytes`` do not include them.
   torch.profiler sees those: its figures are as large or larger.
-- other threads and processes; NumPy's memory, until an operator writes into it; sparse and oneDNN tensors, which have no storage; tensors that
+- other threads and processes; NumPy's memory, until an operator writes into it; oneDNN tensors, which have no storage; tensors that
   existed before (freeing one lowers nothing).
 - a GPU allocator's rounding: here a storage costs exactly its bytes.
 - in ``saved_bytes``: tensors kept on a plain attribute (``ctx.x = x``) or in a closure, those that go

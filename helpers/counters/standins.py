@@ -50,6 +50,12 @@ def stand_ins() -> Iterator[None]:
                 _installed.close()
 
 
+def keep_stand_ins() -> None:
+    """Install them now and for good. Who has kept a method since before a count, ``READ = torch.Tensor.numpy``, has a stand-in."""
+    _kept.enter_context(stand_ins())
+
+
+_kept = ExitStack()
 _INHERITED = object()
 
 

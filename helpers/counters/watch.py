@@ -143,8 +143,8 @@ class Watch(Mode):
         for key, (storage, nbytes) in _written(op, args, kwargs).items():
             # a bytearray, an array: memory all the same, from the first operator on that writes into it. And so is what an
             # answer has made before it was called, to write into now
-            made_before = not _resizable(storage) or key in earlier
-            if made_before and key not in self._alive and not storage.is_shared():
+            made_before = key in earlier or not _resizable(storage) and not storage.is_shared()
+            if made_before and key not in self._alive:
                 self._allocate(op.name, storage, nbytes)
         if op.mutable:
             for storage, nbytes in before.values():
@@ -191,12 +191,13 @@ class Watch(Mode):
         """autograd keeps ``tensor`` for backward."""
         if isinstance(tensor, torch.nn.Parameter):
             self._parameter(tensor)
-        storage = _storage(tensor)
-        if storage is None or storage._cdata in self._parameters or storage._cdata in self._saved:
-            return
-        key, nbytes = storage._cdata, _nbytes(storage)
-        self._saved[key] = (weakref.ref(storage, lambda _: self._saved.pop(key, None)), nbytes)
-        self.ledger.saved(nbytes)
+        for key, (storage, nbytes) in _held([tensor]).items():
+            if key not in self._parameters and key not in self._saved:
+                self._saved[key] = weakref.ref(storage, self._let_go(key)), nbytes
+                self.ledger.saved(nbytes)
+
+    def _let_go(self, key: int) -> Callable[[Any], Any]:
+        return lambda _: self._saved.pop(key, None)
 
     def _parameter(self, tensor: torch.Tensor) -> None:
         """Know a parameter's storage by; a view of it that was saved before it was known counts no longer."""
@@ -241,6 +242,16 @@ def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
         return None
 
 
+_ROWS, _COLUMNS = ("crow_indices", "col_indices", "values"), ("ccol_indices", "row_indices", "values")
+_PARTS = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: _ROWS,
+    torch.sparse_bsr: _ROWS,
+    torch.sparse_csc: _COLUMNS,
+    torch.sparse_bsc: _COLUMNS,
+}
+
+
 def _storages(tree: Any) -> Storages:
     return _held((tree,) if type(tree) is torch.Tensor else tensors(tree))
 
@@ -251,6 +262,8 @@ def _held(given: Iterable[torch.Tensor]) -> Storages:
         storage = _storage(tensor)
         if storage is not None:
             storages[storage._cdata] = storage, _nbytes(storage)
+        elif tensor.layout in _PARTS:  # a sparse tensor is made of others
+            storages |= _held([getattr(torch.Tensor, part)(tensor) for part in _PARTS[tensor.layout]])
     return storages
 
 
