@@ -51,8 +51,8 @@ lesson.start(
 # - [`tl.store(addresses, values, mask=…)`](https://triton-lang.org/main/python-api/generated/triton.language.store.html)
 #   writes a block. Where the mask is false nothing is written.
 #
-# On a GPU a masked lane without `other` may hold anything. The course's interpreter puts NaN there, so that you notice. It does no harm where the
-# store is masked too; in a sum it does.
+# On a GPU a masked lane without `other` may hold anything. The course's interpreter puts NaN there (−1 for integers), so that you notice. It does no
+# harm where the store is masked too; in a sum it does.
 #
 # This kernel adds two vectors. `@triton.jit` marks a function as a kernel. `add_kernel[(programs,)](…)` launches it. `triton.cdiv(n, BLOCK)` is n ÷ BLOCK, rounded up.
 
@@ -80,9 +80,9 @@ def add(x, y, kernel=add_kernel, BLOCK=32, out=None):
 
 # %% [markdown]
 # x and y have 100 elements each, and a block has 32. How many programs does it take? How many lanes of the load of x does
-# the mask switch off, in all programs together?
+# the mask switch off, in all programs?
 #
-# Then somebody forgets the mask. x, y and `out` are each the first 100 elements of a storage of 128. Behind `out`, in the same storage, lies another
+# Somebody forgets the mask. x, y and `out` are each the first 100 elements of a storage of 128. Behind `out` lies another
 # tensor, its **neighbour**. What becomes of the result, and of the neighbour?
 
 # %% experiment
@@ -183,17 +183,17 @@ you.against(
 # One kernel must at least read x once and write the result once. The five operators move {{saved:.0f}} times as much, and the real card needed
 # {{slower:.1f}} times the time. The rest is not explained; the recorded lines used `x.max(-1)`, which also finds positions.
 #
-# Joining operators is called **fusion**. Here the compiler does it for you: the kernel written by hand, in the last row, is no faster.
-# You write that kernel now. In section 3 you see what a kernel saves that the compiler cannot.
+# Joining operators is called **fusion**. Here the compiler does it for you: the kernel written by hand (last row) takes about as long.
+# You write that kernel now.
 #
 # **Exercise 21.1 — softmax, read once** (★★, 18 min)
 #
 # Write a softmax of each row, by a kernel alone.
 #
 # - **You need** `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which refuses float16 and bfloat16, and `block.to(tl.float32)`.
-#   All of `tl` is allowed, and so is `float("inf")`.
-# - The course **refuses** lists and NumPy in a kernel. A number from outside comes in as an argument, or is a `tl.constexpr`. The test also compiles your
-#   kernel for an H100, and says what Triton's compiler refuses.
+#   All of `tl` but `tl.extra` is allowed, and so is `float("inf")`.
+# - The course **refuses** lists and NumPy in a kernel. A number from outside comes in as an argument, or is a `tl.constexpr`. The test gives your
+#   kernel to the first stage of Triton's compiler, and says what that refuses.
 # - **The test** hands you an x whose numbers only your kernel sees: in Python `x.max()` gives NaN. Shapes, strides and
 #   `x.new_empty(x.shape)`, which makes the result, work as always.
 #
@@ -262,11 +262,11 @@ check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "c
 experiments.with_yours(softmax)
 
 # %% [markdown]
-# Your few lines move as little as `F.softmax`. So does the compiler, for rows of up to 1,024 numbers; longer ones it loads again, probably
+# Your lines move as little as `F.softmax`. So does the compiler, for rows of up to 1,024 numbers; longer ones it loads again, probably
 # from the cache. **First an operator, then the compiler, and time both.**
 #
-# > **Rule.** The least that a kernel can move is each input once and each result once. A kernel that moves only that has little left to gain.
-# > *Where it stops:* a small kernel costs its launch, whatever it moves. A product of matrices costs its arithmetic.
+# > **Rule.** The least that a kernel can move is what it needs of each input once, and each result once. One that moves only that seldom has much to gain.
+# > *Where it stops:* a small kernel costs its launch. A large product of matrices, well written, costs its arithmetic.
 #
 # ## 3 · Leave work out
 #
@@ -349,7 +349,7 @@ you.against(
 # **attention** each token gives other tokens scores, and takes a mean of their values, weighted by these. Let each of 8,192 tokens look at the last 256 only.
 #
 # On a real H100 FlexAttention, which generates such a kernel, took {{flex_us:.0f}} µs. PyTorch's operator SDPA, computing every score, took {{all_us:.0f}} µs. With a mask tensor, which the
-# window needs there, it takes about {{window_times:.0f}} times as long as FlexAttention. (Table in *Further*.)
+# window needs there, it took about {{window_times:.0f}} times as long as FlexAttention (timed with a causal one; table in *Further*).
 #
 # > **Rule.** A kernel of your own wins mostly by what it neither loads nor computes.
 # > *Where it stops:* nothing can be left out, as in a GELU; or somebody leaves it out already. For attention that is `is_causal=True` or
@@ -547,7 +547,7 @@ for (name, shapes), elements in sorted(reads.items(), key=lambda item: (-item[1]
     print(f"{elements:8,} elements in  {name:12} {shapes}")
 
 # %% [markdown]
-# An operator that calls another (linear, addmm) is listed twice. The list answers questions 1 and 2; for 3 look for padding and
+# An operator that calls another (linear, addmm) is listed twice. Questions 1 and 2 are about this list; for 3 look for padding and
 # masks in your code.
 #
 # 1. Is there one operator for several of these? The first four are steps of AdamW, and `torch.optim.AdamW(…, fused=True)` does them at once.
@@ -567,7 +567,7 @@ lesson.verdicts(claims.on_trial(), evidence="simulated (H100)")
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | First an operator, then the compiler, then a kernel. | Where operator and compiler both process padding, start with the kernel. |
-# | The least is every input once, every result once. | Products of matrices: there the arithmetic takes the time. |
+# | The least is what is needed of each input once, each result once. | Large products of matrices: there the arithmetic takes the time. |
 # | A mask at each load and store, `other` neutral for what follows. | A block that fits exactly needs none, as `D` in `mean_kernel`. |
 # | A kernel goes into a model as an operator, with a fake and a gradient. | The compiler fuses nothing into it. |
 #
@@ -647,7 +647,7 @@ experiments.recorded_softmaxes()
 # %% [markdown]
 # No: for rows of 4,096 numbers the compiler's kernel is as fast, probably since its second pass finds the row in the cache. The kernel written by hand saved loads, and no
 # time against it. `F.softmax` needs {{longer:.1f}} times its time there, though it counts as moving the same bytes: loads and stores are not all of it. With only 64 rows
-# the GPU waits for the CPU. A launch by Triton costs the CPU more than one of PyTorch's. A compiled function also checks its guards and runs its wrapper.
+# the GPU probably waits for the CPU: a launch by Triton costs the CPU more than one of PyTorch's, and a compiled function also checks its guards and runs its wrapper.
 #
 # ### Attention in blocks (45 min)
 #
@@ -775,7 +775,7 @@ experiments.rooms(counted.seen, [512, 1024])
 # `result / total`. A trap: let in a first block in which nothing counts, and `top` stays −∞, and −∞ − (−∞) is NaN. A right `if` never does.
 #
 # The compiler is stricter than the interpreter. What a loop changes keeps its dtype and its shape: `total = 0`, or `result = 0.0` for a block, is refused. There is no
-# `break`, `continue` or `return` in a loop, and no `a < b < c`.
+# `break`, `continue` or `return` in a loop.
 #
 # **Exercise 21.3 — attention in blocks** (★★, 20 min)
 #
@@ -881,8 +881,8 @@ experiments.for_gpu("attend_window", lambda: attend_window(q, k, v, filled, sink
 
 # %% [markdown]
 # Bytes and scores fall together now, and the registers no longer depend on the room. In time? This cache has 2 MB, which an H100 reads in less than a µs, and a
-# launch takes longer: here nobody would gain. With 8 programs most of the card's 132 multiprocessors stand idle, and the longest text sets the time. 8 texts of 32 heads
-# would keep them busy.
+# launch takes longer: here nobody would gain. With 8 programs most of the card's 132 multiprocessors stand idle. 8 texts of 32 heads
+# would be 256 programs.
 #
 # A kernel that leaves out blocks was timed on a real card. FlexAttention makes it of a rule, here for all queries of a long row.
 
@@ -891,9 +891,10 @@ lesson.keep(mask_times=masked / whole, block_times=whole / flex)
 experiments.recorded_left_out()
 
 # %% [markdown]
-# With a *window of 256* a token looks at the 256 before it, and a twentieth of the blocks is computed. SDPA can be told of a window only by a tensor (as in the first row, whose mask is
-# another one). That takes {{window_times:.0f}} times as long. A factor of {{mask_times:.1f}} comes from the tensor, which has to be read, and one of {{block_times:.1f}} from computing all blocks (*no
-# mask*). For the causal mask SDPA knows to leave blocks out. There it is faster than FlexAttention: its kernel is the better one for each block.
+# With a *window of 256* a token looks at itself and the 255 before it, and a twentieth of the blocks is computed. SDPA can be told of a window only by a tensor (as in the first row, whose
+# mask is another one). That row took {{window_times:.0f}} times as long. Without a mask SDPA computes all blocks, by another kernel than FlexAttention's, and takes {{block_times:.1f}} times as long as that with
+# the window. With the tensor, which is first turned into numbers and then read, it takes {{mask_times:.1f}} times as long again. For the causal mask SDPA knows to leave blocks out. There it is
+# faster than FlexAttention: its kernel is the better one for each block.
 #
 # So look first for who leaves out what you want to leave out: SDPA's `is_causal`, FlexAttention, or on a GPU
 # [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html). Its `window_size` is a window, and `seqused_k` says how far a cache is filled, for inference. Servers have
@@ -1076,7 +1077,7 @@ traffic_explorer()
 # ### A product in tiles (25 min)
 #
 # The section before has the formula. A large product has to do {{needed:.0f}} operations for each byte that it moves, or the H100's Tensor Cores
-# wait for its memory (its published peaks, divided). How large must a tile be? A large product, with the tiles that a GPU uses:
+# wait for its memory (its published peaks, divided). How large must a tile be? A large product, with square tiles:
 
 # %% experiment
 tiles = (16, 32, 64, 128, 256)
@@ -1095,8 +1096,8 @@ experiments.reuse(4096, tiles)
 experiments.recorded_products()
 
 # %% [markdown]
-# Larger tiles, fewer loads, less time. (Loads are not all of it: from 16 to 32 they halve, and the time falls more.) PyTorch's product is still faster than the largest tile: its library
-# knows this card better. So a product of your own pays only if something else goes into it.
+# Larger tiles, fewer loads, less time. (Loads are not all of it: from 16 to 32 they halve, and the time falls more.) PyTorch's product is still faster than the largest tile timed, but
+# this kernel was not tuned. So take PyTorch's, unless something else goes into the product.
 #
 # Does the *order* of the programs change what is loaded? A claim on trial. A product is cut into 9 × 9 blocks, and these are the first
 # 9 of its 81 programs:
@@ -1207,7 +1208,7 @@ check_matmul(
 # dx is a matter of one row. dw is a sum **over rows**, so over programs. Three ways: every program adds its row to dw by
 # [`tl.atomic_add`](https://triton-lang.org/main/python-api/generated/triton.language.atomic_add.html), which loads and stores;
 # every program writes its part, and a second launch adds them up; a few programs take many rows each, and keep their part on
-# the chip. (Atomic additions come in any order, so on a GPU their sum may differ in the last digits from run to run.)
+# the chip, to be added up at the end. (Atomic additions come in any order, so on a GPU their sum may differ in the last digits from run to run.)
 #
 # **Exercise 21.5 — RMSNorm, forward and backward** (★★★, 35 min)
 #
@@ -1336,6 +1337,6 @@ check_rms_norm_backward(*cases)
 # def window_kernel(...):  # launched without BLOCK
 # ```
 #
-# For new values of `PLACES` and `D` it compiles and times all six, and keeps the fastest. (It launches the kernel many times: one that adds to what is there needs `reset_to_zero`.)
+# For a new `PLACES` or `D` it compiles and times all six, and keeps the fastest. (It launches the kernel many times: one that adds to what is there needs `reset_to_zero`.)
 #
 # **Read on**: M. Milakov, N. Gimelshein, [*Online normalizer calculation for softmax*, 2018](https://arxiv.org/abs/1805.02867).
