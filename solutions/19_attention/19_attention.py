@@ -80,8 +80,8 @@ you = lesson.predict(
 
 # %% experiment
 def written_out(q, k, v):
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    return scores.softmax(-1) @ v
+    weights = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).softmax(-1)
+    return weights @ v
 
 
 ways = {"written out": written_out, "SDPA": SDPA}
@@ -134,8 +134,8 @@ lesson.keep(real_ms=1e3 * experiments.recorded_s("written out"), of_speed=experi
 # %% [markdown]
 # Six times: the first product writes them, the division reads and writes them, so does the softmax, and the second product reads them.
 # That is 6 · 1.3 ms at least, and the formula's kernels reached only {{of_speed:.0%}} of the memory's speed. So it took {{real_times:.0f}}
-# times as long as SDPA. **The fast kernel wins by not moving numbers, and not by computing less.** The fused ones are not equally
-# fast: *efficient* takes {{efficient_times:.1f}} times as long as cuDNN's.
+# times as long as SDPA. **The fast kernel wins by not moving numbers, and not by computing less.** Of the fused ones
+# *efficient* takes {{efficient_times:.1f}} times as long as cuDNN's.
 #
 # ## 2 · A softmax that never sees its whole row
 #
@@ -175,7 +175,7 @@ lesson.keep(running=total.item(), at_once=whole.item())
 
 # %% [markdown]
 # The old sum is multiplied by exp(old maximum − new maximum). That replaces the old maximum by the new one in every
-# term at once, because exp(s − old) · exp(old − new) = exp(s − new). Without any maximum the sum is inf: float32 ends at exp(88.7). The
+# term, because exp(s − old) · exp(old − new) = exp(s − new). Without any maximum the sum is inf: float32 ends at exp(88.7). The
 # running sum ends at {{running:.4f}}, and the sum over the whole row is {{at_once:.4f}}.
 #
 # The same factor repairs the **result**, a sum of exp(score − maximum) · value:
@@ -323,24 +323,24 @@ if runs:
 
 # %% [markdown]
 # With an answer as in the hints the peak is {{your_mib:,.0f}} MiB, between the formula's {{formula_mib:,.0f}} and SDPA's
-# {{sdpa_mib:,.0f}}: four blocks of scores, 256 MiB each, and the result. And it is the slowest: each line of your loop is a kernel, which
-# reads or writes the GPU's memory. Each of the 16 blocks takes 17 of them: two products, the division, four for the softmax (PyTorch's own is one),
-# and ten that rescale sum and result and write them back. (These times are simulated: the formula's is
-# {{too_quick:.0%}} below the {{real_ms:.1f}} ms recorded in section 1.)
+# {{sdpa_mib:,.0f}}: four blocks of scores, 256 MiB each, and the result. And it is the slowest: each operation of your loop is a kernel,
+# which reads and writes the GPU's memory. A block takes 17 of them: two products, the division, four for the softmax (PyTorch's own is one),
+# and ten that rescale sum and result and write them back. (Simulated: the formula's time is
+# {{too_quick:.0%}} below the recorded {{real_ms:.1f}} ms. SDPA's 2 MiB above the recorded 64 are its one number per query, which that call did not keep.)
 #
 # **Blocks save memory; only a fused kernel saves traffic.** It takes the *queries* in blocks too, so small that scores
-# and running result stay on the chip, from the first product to the last. `torch.compile` joins the lines between two products,
-# but not the products.
+# and running result stay on the chip, from the first product to the last. `torch.compile` joins your loop's operations between two
+# products, but not the products.
 #
 # ## 3 · Which kernel did you get?
 #
-# SDPA is one function in front of several **backends**: the fused kernels, and *math*. SDPA looks at each call and chooses. If no
-# fused kernel takes it, math does, and nobody tells you. *math* does the formula's steps as separate kernels. In bfloat16 it computes
-# them in float32, so it is slower than `written_out`: {{math_times:.1f}} times at 1,024 tokens, recorded.
+# SDPA is one function in front of several **backends**: the fused kernels, and *math*. SDPA chooses for each call. If no
+# fused kernel takes it, math does, and nobody tells you. *math* does the formula's steps as separate kernels, casts bfloat16 to
+# float32, and looks for rows that see nothing: {{math_times:.1f}} times `written_out`'s time at 1,024 tokens, recorded.
 #
-# You test on your laptop's CPU, and train on an H100. The CPU has one fused kernel, a template for all kinds of floats. The H100's three
-# take floats of 16 bits; *efficient* takes 32 too. For three calls, say on which machine they get a fused kernel. The table
-# afterwards shows seven. q, k and v are bfloat16; *float64* converts them first.
+# You test on a laptop's CPU, and run on an H100. The CPU has one fused kernel, a template for all kinds of floats. The H100's three
+# take floats of 16 bits; *efficient* takes 32 too. For three calls, say on which machine they get a fused kernel.
+# q, k and v are bfloat16; *float64* converts them first.
 
 # %% experiment
 you = lesson.predict(
@@ -374,7 +374,7 @@ lesson.keep(math_times=experiments.recorded_times("math", "written out", 1024))
 
 # %% [markdown]
 # **A fused kernel on one machine is no promise for another.** For {{misleading}} of these {{calls}} calls a test on the laptop tells you
-# the wrong thing. And in float32 the H100 took *{{in_float32}}*, the slowest of its three.
+# the wrong thing. And in float32 the H100 has only *{{in_float32}}*, in bfloat16 the slowest of its three.
 #
 # So do not trust, **ask**.
 # [`sdpa_kernel`](https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html) allows only the
@@ -545,7 +545,7 @@ check_visible(
 # attend(q, k, v, block_mask=create_block_mask(rule, batch, None, n, n, device="cuda"))
 # ```
 #
-# What a block mask is worth on a real H100, forward:
+# What block masks are worth on an H100, forward:
 
 # %% experiment
 experiments.recorded_blocks()
@@ -555,13 +555,13 @@ block_s = experiments.recorded_block_times()
 by_tensor, by_rule = block_s["SDPA, causal as a mask of bools"], block_s["SDPA, is_causal=True"]
 flex_causal, flex_window = (block_s[f"FlexAttention, {rule}"] for rule in ("causal", "sliding window of 256"))
 lesson.keep(tensor_times=by_tensor / by_rule, skipping_times=block_s["SDPA, no mask"] / by_rule)
-lesson.keep(window_times=flex_causal / flex_window)
+lesson.keep(rest_ms=1e3 * (by_tensor - block_s["SDPA, no mask"]), window_times=flex_causal / flex_window)
 
 # %% [markdown]
 # As a tensor of bools the causal mask costs {{tensor_times:.1f}} times as much as `is_causal=True`. Skipping explains
-# {{skipping_times:.1f}} times (see *no mask*). The rest fits the mask's traffic: as bfloat16 numbers it has 8,192² · 2 bytes = 128 MiB of the 144,
-# and each of 16 heads reads them.
-# For plain *causal* the kernel written by hand beats the compiled one. But SDPA has no
+# {{skipping_times:.1f}} times (see *no mask*). The rest, {{rest_ms:.2f}} ms, fits the mask's traffic: as bfloat16 numbers it has
+# 8,192² · 2 bytes = 134 MB, which 16 heads read in 0.64 ms at 3.35 TB/s.
+# For plain *causal* SDPA's kernel beats the compiled one. But SDPA has no
 # argument for a window, nor, with plain tensors, for documents in one row. With the window FlexAttention is {{window_times:.1f}} times as fast as with *causal*.
 #
 # Build the block mask **once** for all layers: it depends on the rule, and not on q and k. Documents need a new one for each batch.
@@ -638,13 +638,15 @@ for need_weights in (True, False):
 #
 # ## Sources on trial
 #
-# Does PyTorch tell you, as its page on SDPA says?
+# Does PyTorch tell you why? And are FlashAttention's numbers right?
 
 # %% experiment
 from helpers.lessons.attention import claims
 
 lesson.verdicts(
-    claims.on_trial(steps, kernels), evidence="live (CPU) · simulated (H100)", shown=("19-warning",)
+    claims.on_trial(steps, kernels),
+    evidence="live (CPU) · simulated (H100)",
+    shown=("19-warning", "19-memory-savings"),
 )
 
 # %% [markdown]
@@ -876,8 +878,8 @@ you.against(experiments.of_losses(losses), experiments.loss_costs(losses), evide
 
 # %% [markdown]
 # At once there are three arrays of the logits' size at the same time: their log-softmax, which is kept, its gradient, and that of the
-# logits. In chunks there are the same three, but for 64 tokens only, and the gradient of the weight. None of these
-# grows with the number of tokens. A claim on trial says much more:
+# logits. In chunks there are the same three, but for 64 tokens only, and the two gradients, of the weight and of hidden. Only
+# hidden's still grows with the number of tokens: here 1,024 · 64 · 4 bytes = 0.25 MiB. A claim on trial says much more:
 
 # %% experiment
 lesson.verdicts([claims.loss_memory()], evidence="simulated (H100)")
@@ -1018,15 +1020,15 @@ you.against(
 # ([`torch.nested`](https://docs.pytorch.org/docs/stable/nested.html)). The padded batch has {{rectangle:,}}. A linear
 # layer does not care which text a token belongs to, so it works on the long row as it is. Attention does care. SDPA takes a nested
 # tensor and keeps its texts apart. It has fused kernels for that on GPUs. On the CPU it runs as math, and with `is_causal=True` it
-# raises *No viable backend*. But PyTorch's page says of nested tensors: *not currently under active development*.
+# raises *No viable backend*. PyTorch's page warns of nested tensors: *not currently under active development*. Further down it says the
+# contrary of `jagged`.
 #
 # A plain row of all texts goes to [`varlen_attn`](https://docs.pytorch.org/docs/stable/nn.attention.varlen.html), or to FlexAttention with
 # the rule `documents` of section 4. `varlen_attn` takes q, k and v of shape (tokens, heads, d), where the N texts begin and the last one ends (`cu_seq_q`,
 # `cu_seq_k`: N + 1 numbers), the longest text (`max_q`, `max_k`), and no mask; `window_size=(-1, 0)` means causal. It calls the *flash* kernel, so it needs a GPU and 16 bits. It is not measured here.
 #
-# For training one goes one step further and fills rows of a fixed length with whole documents: **packing**. The shapes
-# stay the same in every
-# step, so nothing is compiled anew. Three things go wrong easily. Positions must begin anew in each document. The last token of a document
+# For training one goes one step further and fills rows of a fixed length with whole documents: **packing**. With
+# as many rows in every step the shapes stay the same, and nothing is compiled anew. Three things go wrong easily. Positions must begin anew in each document. The last token of a document
 # must not be asked for the first of the next. And no document may look into its neighbour.
 
 # %% [markdown]
@@ -1153,7 +1155,7 @@ you = lesson.predict(
     {"scores in memory, without compile": ..., "FlexAttention says so": ...},
     choices={
         "scores in memory, without compile": ["none", "a third", "all"],
-        "FlexAttention says so": ["in a warning", "not at all"],
+        "FlexAttention says so": ["at each call", "once", "not at all"],
     },
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from helpers import simulate
 from helpers.counters.counts import Counts
 from helpers.lesson.claim import Claim
+from helpers.lessons.attention import experiments
 
 GB = 1e9
 Kernels = Mapping[str, list[str]]
@@ -40,28 +42,32 @@ def other_backends(kernels: Kernels) -> Claim:
 
 
 def silent(kernels: Kernels) -> Claim:
-    """Whether a call that no fused kernel takes warns, left alone and with math shut out."""
+    """Whether calls that no fused kernel takes warn, and say why: one left alone, and three with math shut out."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    q = torch.randn(4, 16, 8)
-    heard = []
-    for allowed in ([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH], [SDPBackend.FLASH_ATTENTION]):
-        with sdpa_kernel(allowed), warnings.catch_warnings(record=True) as said:
+    def told(q: Tensor, *allowed: SDPBackend, **options: Any) -> str:
+        with sdpa_kernel(list(allowed)), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             try:
-                F.scaled_dot_product_attention(q, q, q)
+                F.scaled_dot_product_attention(q, q, q, **options)
             except RuntimeError:
                 pass
-        heard.append(len(said) > 0)
-    alone, shut_out = ("a warning" if warned else "no warning" for warned in heard)
+        return experiments.reason(said) if said else ""
+
+    q, flash = torch.randn(2, 4, 16, 8), SDPBackend.FLASH_ATTENTION
+    alone = told(q[0], flash, SDPBackend.MATH)
+    wants = torch.zeros(16, 16, requires_grad=True)
+    shut_out = [told(q[0], flash), told(q, flash, dropout_p=0.1), told(q, flash, attn_mask=wants)]
+    warned, why = (sum(ok(text) for text in shut_out) for ok in (bool, experiments.gives_a_reason))
     return Claim(
         "19-warning",
         "pytorch-attention",
-        "where a fused implementation is not available, a warning says why",
-        f"a call that falls back: {alone}; the same with math shut out: {shut_out}, and an error",
-        "partly: a warning comes where math is not allowed, though not always with a reason; a call that falls back is silent"
-        if heard == [False, True]
-        else "confirmed" if all(heard) else "refuted",
+        "where math is shut out and no fused implementation is available, a warning says why",
+        f"on the CPU, math shut out: {warned} of {len(shut_out)} such calls warned, {why} of them with a reason. With math allowed: "
+        f"{'a warning' if alone else 'no warning'}",
+        "refuted" if not warned
+        else "confirmed" if why == len(shut_out)
+        else "partly: a warning comes, though not always with a reason",
         "3 · Which kernel did you get?",
     )  # fmt: skip
 

@@ -287,13 +287,21 @@ def backends(kernels: Mapping[str, list[str]]) -> Table:
         for name, operators in kernels.items()
     ]
     evidence = f"{LIVE} · {recordings.show('19/backends', prefer='recorded').evidence}"
-    return table(rows, ["call", "the backend on this CPU", "on an H100"], evidence=evidence)
+    caption = "forward; of q, k and v no gradient is wanted"
+    return table(rows, ["call", "the backend on this CPU", "on an H100"], evidence=evidence, caption=caption)
 
 
 def reason(said: Sequence[Any]) -> str:
     """The last of some warnings, without where in PyTorch's sources it was raised."""
     text = re.split(r"\s*\(Triggered|\. ", str(said[-1].message))[0] if said else ""
-    return f"{text}." if text and not text.endswith(":") else "(PyTorch gives no reason.)"
+    return f"{text}." if text and not text.endswith(":") else NO_REASON
+
+
+NO_REASON = "(PyTorch gives no reason.)"
+
+
+def gives_a_reason(text: str) -> bool:
+    return bool(text) and text != NO_REASON
 
 
 # --- 4 · masks and blocks ------------------------------------------------------------------------------------------
@@ -358,13 +366,19 @@ def _largest(prof: Any) -> list[tuple[str, int, int]]:
 
 
 def of_flex(prof: Any, said: Sequence[Any], n: int) -> dict[str, str]:
-    """What of the scores is in memory, by what the products made; and whether a warning named the way."""
+    """What of the scores is in memory, by what the products made; and how often a warning came.
+
+    said: the warnings of two calls. FlexAttention remembers that it has warned, so a second run of the cell hears nothing.
+    """
+    from torch.nn.attention import flex_attention
+
     made = max(size for name, _, size in _largest(prof) if "bmm" in name)
     share = made / (4 * n * n)
-    warned = any("without torch.compile" in str(w.message) for w in said)
+    heard = sum("without torch.compile" in str(w.message) for w in said)
+    before = "flex_attention_performance" in getattr(flex_attention, "_WARNINGS_SHOWN", ())
     return {
         "scores in memory, without compile": "all" if share >= 1 else "a third" if share > 0.3 else "none",
-        "FlexAttention says so": "in a warning" if warned else "not at all",
+        "FlexAttention says so": "at each call" if heard > 1 else "once" if heard or before else "not at all",
     }
 
 
