@@ -44,8 +44,8 @@ lesson.start(
 # %% [markdown]
 # ## 1 · Range and precision
 #
-# PyTorch has [two dtypes of 16 bits](https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch-dtype). **fp16**
-# (`torch.float16`) has 5 bits of exponent and 10 of mantissa. **bf16** (`torch.bfloat16`) has 8 and 7. fp32 has 8 and 23.
+# PyTorch has [two floating-point dtypes of 16 bits](https://docs.pytorch.org/docs/stable/tensor_attributes.html#torch-dtype).
+# **fp16** (`torch.float16`) has 5 bits of exponent and 10 of mantissa. **bf16** (`torch.bfloat16`) has 8 and 7. fp32 has 8 and 23.
 # What becomes of each number when you store it?
 
 # %% experiment
@@ -81,7 +81,7 @@ you.against(becomes, evidence="live (CPU)", what="becomes")
 #   allows TF32 in a GPU's matmuls. For cuDNN's convolutions
 #   [TF32 is on by default](https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices).
 #
-# Rounding hurts most in a sum. If a running sum is much larger than the next summand, adding changes nothing: the summand is
+# Rounding hurts in a long sum. If a running sum is much larger than the next summand, adding changes nothing: the summand is
 # **swamped**. Start at 0 and add 1 again and again: where does the count stand still? Then two more:
 # `torch.ones(100_000).sum()` in fp16, and a bf16 weight of 1 from which 0.001 is taken 1,000 times.
 
@@ -124,9 +124,9 @@ you.against(measured, evidence="live (CPU)", what="is")
 # between 2,048 and 2,050. A tie goes to the number whose mantissa is even, and that is 2,048. `sum` adds up in fp32 and
 # rounds once at the end. Its result is infinite only because 100,000 is out of fp16's range.
 #
-# **As long as nothing overflows, one operator in half precision does little harm. Harm comes from half precision kept
-# from one operator to the next**: in a running sum, in a weight, or in a *residual stream* (the `h` of
-# `h = h + block(h)`). That is why training keeps **master weights** in fp32. An update is often a thousandth of its
+# **As long as nothing overflows or vanishes, one operator in half precision does little harm. Harm comes from half
+# precision kept from one operator to the next**: in a running sum, in a weight, or in a *residual stream* (the `h` of
+# `h = h + block(h)`). That is why training keeps **master weights** in fp32. An update may be a thousandth of its
 # weight, and bf16 cannot add the two.
 
 # %% [markdown]
@@ -134,8 +134,8 @@ you.against(measured, evidence="live (CPU)", what="is")
 #
 # [`torch.autocast("cuda", dtype=torch.float16)`](https://docs.pytorch.org/docs/stable/amp.html) changes no model. Autocast
 # looks at each operator when it is called. Operators on one list run in half precision (matmuls, convolutions, attention).
-# Operators on another run in fp32: those that add up many numbers, or whose results soon become very large. All others
-# take their inputs as they come ([the lists](https://docs.pytorch.org/docs/stable/amp.html#autocast-op-reference)).
+# Operators on another run in fp32: many of those that add up numbers, or whose results soon become very large. Nearly
+# all others take their inputs as they come ([the lists](https://docs.pytorch.org/docs/stable/amp.html#autocast-op-reference)).
 #
 # Inside such a block `x` and `w` are fp32, and `h` is fp16. Which dtype does each result have?
 
@@ -172,8 +172,7 @@ you.against(kinds, evidence="simulated (H100)", what="dtype")
 # %% [markdown]
 # `h.square()` is a power, and powers are on the fp32 list. `h * h` is the same number, but products are on no list: in fp16
 # `h * h` is infinite from 256 on. `h + x` is fp32, since PyTorch promotes to the wider dtype: a residual stream that
-# begins in fp32 stays in fp32. (These are CUDA's lists. On the CPU softmax and powers stay in
-# half precision.)
+# begins in fp32 stays in fp32. (These are CUDA's lists. On the CPU softmax, sums and powers stay in half precision.)
 #
 # Put the autocast block around the forward pass and the loss, and nothing else. The backward pass runs in the dtypes of
 # the forward pass by itself.
@@ -277,7 +276,8 @@ def mixed_loss(
     - casts (`.to`, `.half`, `.float`): no more bytes than it takes to cast once: x (2·n·d bytes), and, at 6 bytes an
       element, each weight, x @ w_in, the last h, the result, and in each turn of the block 2·n·d + 2·n·u elements.
       6 bytes are 2 in fp16 and 4 in fp32: a cast counts the bytes of its result, and backward casts the gradient
-      the other way. That is enough even if gelu is computed in fp32, and not if a weight is cast twice.
+      the other way. That is enough even if gelu is computed in fp32, and, in the test's net of two
+      rows, not if a weight is cast twice.
     - everything: at most 1.5 times the operators of plain_loss, and 1.1 times the bytes that it allocates.
     """
     ### BEGIN SOLUTION
@@ -294,7 +294,7 @@ def mixed_loss(
 from helpers.lessons.mixed_precision.exercises import check_mixed_loss, stream_net
 
 check_mixed_loss(stream_net(16, 32, 64, 8, depth=48))  # the net from above
-check_mixed_loss(stream_net(16, 32, 64, 8, depth=6, away=150.0))
+check_mixed_loss(stream_net(2, 32, 64, 8, depth=6, away=150.0))  # two rows: a weight's second cast shows
 
 # %% hidden="mixed_loss" points=3
 ### BEGIN HIDDEN TESTS
@@ -406,9 +406,10 @@ you.against_ratios(times, matmuls.picture(), evidence="published", what="times a
 
 # %% [markdown]
 # With 1,705 columns the matmul reaches {{miss:.0f}} TFLOP/s. Those beside it in the picture that fit, with a little less or
-# a little more work, reach {{fit:.0f}} or more.
+# more work, reach {{fit:.0f}} or more.
 #
-# So pad: add zeros up to the next multiple, compute, and cut the result. Padding costs FLOPs, and how many is arithmetic.
+# So pad, and time it: add zeros up to the next multiple, compute, and cut the result. Padding costs FLOPs, and how many is
+# arithmetic.
 # [One GPT-2](https://github.com/karpathy/build-nanogpt/commit/7230096129a52ae763cd810f2bb9e61f67ec9ab7) pads its vocabulary of
 # 50,257 to 50,304 = 786 · 64, for 47 ÷ 50,257 = 0.09 % more FLOPs. (64 numbers in 16 bits are 128 bytes.) Pad weights once,
 # when the model is made, not in each forward pass.
@@ -511,12 +512,12 @@ lesson.keep(script_ms=1e3 * board.after.step_s, script_busy=1e6 * board.after.bu
 board
 
 # %% [markdown]
-# On the simulated H100 a step is {{script_faster:.1f}} times as fast as in plain fp32, because the matrix products now run on
-# Tensor Cores. With TF32 alone it would be {{script_tf32:.1f}} times as fast; *On the real GPU* says how far to trust that. (The
-# table's last row is your CPU. One without instructions for bf16 is mostly slower with it.)
+# On the simulated H100 a step is {{script_faster:.1f}} times as fast as in plain fp32, mostly because the matrix products now
+# run on Tensor Cores. With TF32 alone it would be {{script_tf32:.1f}} times as fast; *On the real GPU* says how far to
+# trust that. (The table's last row is your CPU. One without instructions for bf16 may be slower with it.)
 #
-# And something new has happened. A step takes {{script_ms:.2f}} ms, but its kernels take only {{script_busy:.0f}} µs. They have
-# become so short that the GPU waits for launches. Lesson 08 took lesson 07's graph out. Here it comes back.
+# A step takes {{script_ms:.2f}} ms, but its kernels take only {{script_busy:.0f}} µs. They have become so
+# short that the GPU waits for launches. Lesson 08 took lesson 07's graph out. Here it comes back.
 
 # %% experiment
 graph = running_example.after("07")
@@ -527,9 +528,9 @@ lesson.keep(script_mib=again.before.peak_bytes / 2**20, script_mib_now=again.aft
 again
 
 # %% [markdown]
-# The same graph that bought no time in lesson 07 now makes the step {{script_again:.2f}} times as fast. Its price is memory of its
-# own: the peak goes from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. Which change pays depends on what the step waits for at
-# that moment. So measure again after each change.
+# The same graph that bought no time in lesson 07 now makes the simulated step {{script_again:.2f}} times as fast. Its price is
+# memory of its own: the peak goes from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. Which change pays depends on what the step
+# waits for. So measure again after each change.
 
 # %% [markdown]
 # ## Your own script
@@ -563,9 +564,8 @@ model.train()
 print(f"loss {loss.item():.2f}, with bf16 {in_bf16.item():.2f}")
 
 # %% [markdown]
-# No gradient of the toy is lost, and the two losses agree to the digits that bf16 has: nothing speaks against it. With a
-# share of some per cent in a layer, use the GradScaler for fp16. If the losses part in the first two digits, look for a sum or
-# a norm in 16 bits.
+# No gradient of the toy is lost, and the two losses agree to the digits that bf16 has. With a share of some per cent in a layer,
+# use the GradScaler for fp16. If the losses part in the first two digits, look for a sum or a norm in 16 bits.
 
 # %% [markdown]
 # ## On the real GPU
@@ -587,12 +587,12 @@ experiments.four_precisions(simulated)
 
 # %% [markdown]
 # On the recorded H100 TF32 makes the step {{tf32_times:.1f}} times as fast as fp32, and bf16 {{bf16_times:.1f}} times. So bf16 is
-# {{bf16_more:.1f}} times as fast as TF32. (All peaks are higher than in section 2, mostly because AdamW keeps two running means
+# {{bf16_more:.1f}} times as fast as TF32. (GPT-2's peaks are higher than in section 2, mostly because AdamW keeps two running means
 # of each weight. SGD's momentum is one.)
 #
-# The step in fp16 takes {{fp16_ms:.1f}} ms longer than in bf16. The scaler goes through all gradients, but by the simulator that
-# is only about {{scaler_ms:.1f}} ms. The rest may be a wait: `scaler.step` asks the GPU whether a gradient is infinite, and the
-# optimizer's kernels then start with an empty queue. The recording does not say.
+# In this one recording the step in fp16 takes {{fp16_ms:.1f}} ms longer than in bf16. The scaler goes through all gradients, but by
+# the simulator that is only about {{scaler_ms:.1f}} ms. The rest may be chance, or a wait: `scaler.step` asks the GPU
+# whether a gradient is infinite, and the optimizer's kernels then start with an empty queue.
 #
 # **Simulated beside recorded.** All four peaks agree within {{peak_off:.1%}}: memory follows from shapes and from the
 # allocator's rules. The time is off by {{tf32_off:+.0%}} in TF32, {{fp16_off:+.0%}} in fp16, {{bf16_off:+.0%}} in bf16 and
@@ -618,7 +618,7 @@ lesson.verdicts(
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | bf16 with autocast, and no scaler. | GPUs before Ampere have no fast bf16: use fp16 and a scaler there. |
-# | One operator in half precision does little harm; a chain of them does. | Its result may overflow. And cuBLAS may add up the parts of one matmul in fp16 or bf16 (allowed by default, and it [can be forbidden](https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html)). |
+# | One operator in half precision does little harm; a chain of them does. | Its result may overflow or vanish. And cuBLAS may add up the parts of one matmul in fp16 or bf16 (allowed by default, and it [can be forbidden](https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html)). |
 # | Autocast knows what to cast. | Products of numbers are on no list, so a norm or a loss that you wrote yourself may overflow. |
 # | Half the bits, half the memory. | Only for activations. In inference autocast's copies come on top of all weights that require a gradient. |
 # | Sizes in multiples of 16 bytes. | On an A100 128 bytes are better still. |
@@ -684,8 +684,8 @@ measured = {way: experiments.casts(gpu) for way, gpu in ways.items()}
 you.against(measured, evidence="simulated (H100)", what="casts")
 
 # %% [markdown]
-# The weight is cast once a block, or at each use without the cache. So open the block once a step. The copy in fp16 lives
-# beside the fp32 weight until the block ends: one more reason to close the block before `backward()`.
+# The weight is cast once a block, or at each use without the cache. So open the block once a step. The cache holds
+# the fp16 copies until the block ends. Close it before `backward()`, which then frees each copy when it has used it.
 #
 # ### Weights in bf16 (4 min)
 #
@@ -748,8 +748,8 @@ plots.curves(
 
 # %% [markdown]
 # First the gradients overflow, and steps are skipped until the scale is small enough. From then on the scale doubles
-# after every 20 good steps. When it has become too large, one step is lost. That is why the default waits for 2,000
-# good steps.
+# after every 20 good steps. When it has become too large, one step is lost. With the default of 2,000 good
+# steps that happens less often.
 
 # %% [markdown]
 # **Exercise 10.3 — a GradScaler** (★★★, 15 min)
@@ -896,9 +896,10 @@ experiments.rounding_errors(normal, divisor=10_000)
 
 # %% [markdown]
 # As long as the range holds, the error depends on the mantissa alone. A power of two as scale costs no digit and brings the
-# range back. FP8 training rests on that: E4M3 for weights and activations, E5M2 with its wider range for gradients, and a
-# scale for each tensor, or for each row. Here are gradients of about 1e-4, one row of which is 10,000 times as large. What
-# does E4M3 leave of them?
+# range back. FP8 training rests on scales: one for each tensor, often with E5M2 and its wider range for gradients, or one for
+# each row, with E4M3 for all
+# ([torchao](https://docs.pytorch.org/ao/main/api_reference/generated/torchao.float8.Float8LinearRecipeName.html)).
+# Here are gradients of about 1e-4, one row of which is 10,000 times as large. What does E4M3 leave of them?
 
 # %% experiment
 g = 1e-4 * torch.randn(256, 1024, generator=torch.Generator().manual_seed(0))

@@ -420,7 +420,7 @@ def four_precisions(simulated: Sequence[Mapping[str, Any]]) -> Table:
         shown,
         ["precision", *measured, *(f"simulated: {name}" for name in measured)],
         evidence=f"{result.evidence} · simulated (H100)",
-        caption="GPT-2 small, 4 × 1,024 tokens, AdamW",
+        caption="GPT-2 small, 4 × 1,024 tokens, AdamW; one step each, after one that is not timed",
     )
 
 
