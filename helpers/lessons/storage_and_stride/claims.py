@@ -161,12 +161,13 @@ def noncontiguous_slow() -> Claim:
 
 
 def advanced_index() -> Claim:
-    """Seven kinds of index that are more than integers and slices."""
-    kinds = ("x[[0, 2]]", "x[pick]", "x[mask]", "x[0:3:2, [1]]", "x[one]", "x[yes]", "x[True]")
+    """Eight kinds of index that are more than integers and slices."""
+    kinds = ("x[[0, 2]]", "x[pick]", "x[mask]", "x[0:3:2, [1]]", "x[one]", "x[byte]", "x[yes]", "x[True]")
     names = {
         "x": torch.arange(24.0).reshape(4, 6),
         "pick": torch.tensor([0, 2]),
         "one": torch.tensor(1),
+        "byte": torch.tensor(1, dtype=torch.uint8),
         "mask": torch.tensor([True, False, True, False]),
         "yes": torch.tensor(True),
     }
