@@ -4,7 +4,7 @@
 # ## What does this line of tensor code really do to memory?
 #
 # `x.t()` writes down a **new way to walk** numbers that are already there. `x.t().contiguous()` **moves** all the
-# numbers. Both print the same, and nothing on the screen says which of the two a line of code does. When you can tell,
+# numbers. Both print the same: nothing on the screen says which of the two a line does. When you can tell,
 # you know where a program's memory goes, and which line is free in a hot loop.
 #
 # **Time** 60 min, of which about 30 are for the exercises; *Further*: 72 min. **Before this**: lesson 00's way of
@@ -28,8 +28,8 @@ lesson.start("01_storage_and_stride", evidence=["live (CPU)", "arithmetic", "sim
 # %% [markdown]
 # ## Round 1 · Many tensors, one storage
 #
-# A **storage** is a row of cells in memory, with one number in each. A **tensor** says how to walk a storage. For that it
-# needs three small things:
+# A **storage** is a row of cells in memory, with one number in each. A **tensor** says how to walk a storage. It needs
+# three small things:
 #
 # - `shape`: how many elements there are in each dimension;
 # - [`stride`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.stride.html): for each dimension, how many
@@ -90,7 +90,7 @@ stride_explorer()
 #
 # ## Round 2 · Which of these lines copy?
 #
-# `reshape` is sometimes free and sometimes expensive: it depends on the strides of the tensor that it gets.
+# `reshape` is sometimes free and sometimes expensive.
 # [`expand`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.expand.html) repeats a row by a stride of 0.
 # `x` is the same 4 × 6 matrix of float32. For each line: is the result a view of x's storage, or a copy?
 
@@ -126,14 +126,14 @@ you.against(
 # $$\text{stride}_i = \text{size}_{i+1} \cdot \text{stride}_{i+1}$$
 #
 # - `x[:, 1:4]` has stride (6, 1) and rows of 3. Within a row the walk steps by 1, at the end of a row by 4. No single
-#   stride does both, so the numbers are copied into an order that has one stride.
+#   stride does both, so the numbers are copied.
 # - `x[1:, ::2]` has stride (6, 2) and rows of 3. The steps are all 2, because 6 = 3 · 2. So the rows merge, and the
 #   result is a view.
 # - An expanded row has stride 0: a thousand rows, six cells. `reshape` has to write all 6,000 numbers into a new storage.
-# - `double()` computes new numbers, and new numbers need a new storage. `to`, `float`, `double` and `contiguous` give the
+# - `double()` computes new numbers, and they need a new storage. `to`, `float`, `double` and `contiguous` give the
 #   same tensor back where nothing would change.
-# - A change of dtype, like every operator that works element by element, keeps the order of the strides:
-#   `x.t().double()` has the strides of `x.t()`, and is not stored row by row.
+# - A change of dtype, like most operators that work element by element (not `masked_fill`), keeps the order of the
+#   strides: `x.t().double()` has the strides of `x.t()`, and is not stored row by row.
 #
 # > **Rule.** Splitting is free. Merging neighbours is free exactly where `stride[i] == size[i+1] * stride[i+1]`. (A dimension
 # > of size 1 always merges.)
@@ -149,7 +149,7 @@ you.against(
 # ## Round 3 · Indexing: to read, and to write
 #
 # There are two kinds of index. A **basic** one is made of integers, slices, `...` and `None`. An **advanced** one has
-# a list, an array or a tensor in it. Whose result can be described by a shape, a stride and an offset?
+# a list, an array, a tensor or a bool in it. Whose result can be described by a shape, a stride and an offset?
 
 # %% experiment
 names = {
@@ -180,12 +180,13 @@ you.against(
 )
 
 # %% [markdown]
-# `x[0:3:2]` and `x[[0, 2]]` are the same rows. The slice is a stride. Whether a stride can describe a list depends on the
-# *values* in the list, and torch does not look at these: it always copies. There is one exception. An integer tensor
-# **without dimensions**, such as `one`, is read out to a Python number first, and then the index is a basic one.
+# `x[0:3:2]` and `x[[0, 2]]` are the same rows. The slice is a stride. Whether a stride can describe a list depends on its
+# *values*, and torch does not look at these: it always copies. There is one exception. An integer tensor or array
+# **without dimensions**, such as `one`, is read as a number first, and then the index is a basic one. (With
+# uint8 it is a mask, and copies.)
 #
 # The last column is about **writing**. `x[index] = value` does not read. It calls an operator whose name ends in `_`, and
-# this writes into x's own storage, through any index. But what about two brackets, or `+=`? `pick` holds 0 and 2.
+# this writes into x's own storage, through any index. But what about two brackets, or `+=`?
 
 # %% experiment
 you = lesson.predict(
@@ -213,20 +214,21 @@ you.against(
 # > **Rule.** Reading with integers and slices is a view. Reading with a list, an array, a bool or a tensor is a copy.
 # > Assigning through a single index writes in place.
 # >
-# > *Where it stops:* an integer tensor without dimensions gives a view. A second bracket may write into a copy. And with
-# > `+=`, an index that names the same row twice adds once
+# > *Where it stops:* an integer tensor or array without dimensions gives a view. A second bracket may write into
+# > a copy. And with `+=`, an index that names the same row twice adds once
 # > ([`index_add_`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.index_add_.html) adds twice).
 #
 # **Exercise 1.1 — ten lines** (★★, 8 min)
 #
 # `x` is the same 4 × 6 matrix. Replace each `None` by `"view"` (the result lies in x's storage) or `"copy"` (it has a new
-# one), and leave the rest as it is. Decide all ten first. Then check yourself: `count(eval, line, {"x": x}).copies` is
+# one). Decide all ten first. Then check yourself: `count(eval, line, {"x": x}).copies` is
 # 0 for a view, and 1 for a copy. The visible test looks at four lines, the hidden test at the other six.
 #
-# <details><summary>Hint 1</summary>For each line ask: is there a shape, a stride and an offset over x's 24 cells that
-# describe the result?</details>
-# <details><summary>Hint 2</summary>Three questions, for each call in a line. Is there anything to compute? Does it merge
-# dimensions that cannot merge (round 2)? Would it need a negative stride (round 1)?</details>
+# <details><summary>Hint 1</summary>For each call ask: do a shape, a stride and an offset over x's 24 cells
+# describe the result? Two kinds of call may copy all the same (rounds 2 and 3).</details>
+# <details><summary>Hint 2</summary>Five questions, for each call in a line. Is there anything to compute? Does it merge
+# dimensions that cannot merge (round 2)? Would it need a negative stride (round 1)? Is its index a list (round 3)? Is it
+# <code>contiguous()</code>, on a tensor that is not contiguous (round 2)?</details>
 # <details><summary>The idea</summary>Go from left to right and write down the stride after each call. A
 # line copies at the first call that the strides so far cannot serve.</details>
 
@@ -375,10 +377,10 @@ def attention_by_views(q, k, v):
     return torch.softmax(scores, dim=-1) @ v
 
 
-q = torch.randn(8, 64, 4, 32).transpose(1, 2)  # as the script has it: stride (8192, 32, 128, 1)
+q = torch.randn(8, 64, 3, 4, 32)[:, :, 0].transpose(1, 2)  # as the script has it: stride (24576, 32, 384, 1)
 you = lesson.predict(
-    {"q.flatten(0, 1)": ..., "copies in attention_by_views": ...},
-    choices={"q.flatten(0, 1)": ["view", "copy"], "copies in attention_by_views": ["0", "1", "3", "5"]},
+    {"q.flatten(0, 1)": ..., "copies left of the five": ...},
+    choices={"q.flatten(0, 1)": ["view", "copy"], "copies left of the five": ["0", "1", "3", "5"]},
 )
 
 # %% experiment
@@ -387,19 +389,19 @@ faster = before.replace(attention=attention_by_views)  # the same script with an
 copied, viewed = (count(script.attention, q, q, q).copies for script in (before, faster))
 flattened = experiments.view_or_copy(count(q.flatten, 0, 1))
 you.against(
-    {"q.flatten(0, 1)": flattened, "copies in attention_by_views": f"{viewed}"},
+    {"q.flatten(0, 1)": flattened, "copies left of the five": f"{viewed}"},
     running_example.compare(before, faster),
     evidence="live (CPU)",
     what=f"counted ({copied} copies before)",
 )
 
 # %% [markdown]
-# The script is shorter, and the simulated H100 gains almost nothing. A difference of 1% is far less than the simulator can
-# tell, so believe the counts. Texts and heads cannot merge, because 8192 is not 4 · 32. So `@` copies queries, keys and
-# values itself, as `reshape` does. The `.contiguous()` calls only did that early. Lesson 02 has an
-# operator that needs none of these copies.
+# The script is shorter, and the simulated H100 gains almost nothing. A difference of 1% is less than the simulator can
+# tell, so believe the counts. Texts and heads cannot merge, because 24576 is not 4 · 32. So `@` copies queries, keys and
+# values itself, as `reshape` does. Three of the four `.contiguous()` only did that early; the keys were copied twice.
+# Lesson 02 has an operator that needs none of these copies.
 #
-# The last row is measured on the machine at hand, and moves from run to run. Run the cell again before you believe it.
+# The last row is measured on the machine at hand: run the cell again before you believe it.
 
 # %% [markdown]
 # ## Your own script
@@ -427,15 +429,15 @@ for row in sorted(rows, key=lambda row: -row.count):
 
 # %% [markdown]
 # The toy copies in every step, though no line of it says so. The loader puts its samples together: two `cat` a batch. On the
-# CPU, each linear layer copies its bias into the result, and the product is added to it. The many copies of tensors without dimensions
-# (`[]`) are AdamW's: it turns Python numbers into tensors (lesson 06).
+# CPU, each linear layer first copies its bias into the result. The many copies of tensors without
+# dimensions (`[]`) are AdamW's: it turns Python numbers into tensors (lesson 06).
 #
-# Begin with the first row whose shape you know. If its time is small beside the time of the three steps, leave it. In a
+# Begin with the first row whose shape you know. If its time is small beside that of the three steps, leave it. In a
 # notebook, `%load_ext helpers` and `%%count` above a cell count its copies and its bytes.
 #
 # ## Sources on trial
 #
-# Many texts warn of tensors that are not contiguous, and of advanced indexing. Three of their claims:
+# Three claims about tensors that are not contiguous, and about advanced indexing:
 
 # %% experiment
 from helpers.lessons.storage_and_stride import claims
@@ -447,8 +449,6 @@ lesson.verdicts(
 )
 
 # %% [markdown]
-# Further lists the operators.
-#
 # ## Recap
 #
 # | rule of thumb | where it stops being true |
@@ -456,7 +456,7 @@ lesson.verdicts(
 # | Slices, `t`, `permute`, `transpose`, `expand` are views | a stride would be negative: `flip` copies |
 # | Splitting is free; merging is free where `stride[i] == size[i+1] * stride[i+1]` | dimensions of size 1: their stride does not count |
 # | `view` where you believe that nothing is copied | you need a promise of a copy: `clone()` |
-# | Lists, arrays, bools and tensors as an index copy when read | an integer tensor without dimensions: a view |
+# | Lists, arrays, bools and tensors as an index copy when read | an integer tensor or array without dimensions: a view |
 # | One bracket on the left of `=` writes in place | a first bracket that was advanced: you write into a copy |
 # | Describe first, move once, at the end | a kernel that copies the view at each call: move before the loop |
 #
@@ -562,7 +562,7 @@ check_unflatten(
 # ### When may neighbours merge? (12 min)
 #
 # Round 2 stated a rule. A rule is a claim like any other, so we hold it against `reshape(-1)` on all slices of `x` and of
-# `x.t()` that have at least two rows and two columns, in steps of 1 and 2.
+# `x.t()` that have at least two rows and two columns, the columns in steps of 1 and 2.
 
 
 # %% experiment
@@ -579,8 +579,9 @@ print(f"{len(judged)} slices: the rule and reshape(-1) agree on {sum(judged)}")
 # The rule has two exceptions. Nobody ever steps along a dimension of **size 1**, so its stride does not count:
 # `x[:, :1].reshape(4)` is a view. And a tensor **without elements** has nothing that could be out of order.
 #
-# From the rule follows what **contiguous** means exactly: the last stride is 1, and every pair of neighbouring dimensions
-# merges. Then the walk visits one cell after the other.
+# From the rule follows what **contiguous** means exactly. Leave out the dimensions of size 1: the last stride is 1, and
+# every pair of neighbouring dimensions merges. Then the walk visits one cell after the other. (A tensor without elements
+# is always contiguous.)
 #
 # **Exercise 1.4 — contiguous, or not?** (★★, 8 min)
 #
@@ -702,8 +703,8 @@ experiments.tried(
 )
 
 # %% [markdown]
-# `as_strided` checks only that the walk ends inside the storage. It does not know which part of the storage was yours: the
-# third and the fourth line read numbers that are not in `part`, without a word.
+# Of the cells, `as_strided` checks only that none lies outside the storage. It does not know which part of the storage
+# was yours: the third and the fourth line read numbers that are not in `part`, without a word.
 #
 # **Exercise 1.5 — the same numbers, a different walk** (★★, 17 min)
 #
@@ -717,8 +718,8 @@ experiments.tried(
 # <details><summary>The idea</summary>A window starts <code>step</code> elements after the last one: in
 # cells that is <code>step * x.stride(0)</code>. The next diagonal block starts <code>size</code> rows down
 # <i>and</i> <code>size</code> columns to the right: both strides are paid at once. (torch has the first
-# function ready-made: <code>x.unfold(0, size, step)</code>. That is a right answer too; can you say which
-# shape and stride it returns?)</details>
+# function ready-made: <code>x.unfold(0, size, step)</code>. That is a right answer too, once you raise the ValueError;
+# can you say which shape and stride it returns?)</details>
 
 
 # %% exercise="windows"
@@ -854,9 +855,9 @@ you.against(
 # your own that assumes that rows lie side by side. That is where wrong results come from: from code that ignores strides,
 # and from no other operator tried here.
 #
-# The **extra copies** are the usual price. A kernel that wants its rows side by side makes a contiguous copy for itself, each
-# time it is called: ten softmaxes make {{softmax_copies}} copies. One `contiguous()` before them leaves {{copies_before}}
-# for all ten.
+# The **extra copies** are the price, where there is one: most operators here pay nothing. A kernel that wants its rows
+# side by side makes a contiguous copy for itself, each time it is called: ten softmaxes make {{softmax_copies}} copies.
+# One `contiguous()` before them leaves {{copies_before}} for all ten.
 #
 # **And the reading itself?** Most CPUs fetch memory in lines of 64 bytes: 16 numbers of 4 bytes. Numbers that lie 16 cells
 # apart come from a line each, and of each line one number is used. A GPU brings in segments of 32 bytes, and the 32 threads
@@ -905,8 +906,9 @@ you.against(
 # (After global pooling one pixel is left, and `flatten` is a view again: dimensions of size 1 always merge.) And
 # `contiguous()` undoes the format, because without an argument it means row by row.
 #
-# > **Rule.** Elementwise operators keep the order of the strides. Merging dimensions and `contiguous()` change it. If you
-# > want another layout, convert once, where the data enters your program.
+# > **Rule.** Most elementwise operators keep the order of the strides; with several inputs, that of the first.
+# > `masked_fill` does not keep it. A merge that has to copy, and `contiguous()`, change it. If you want another layout,
+# > convert once, where the data enters your program.
 # >
 # > *Where it stops:* whether a layout is *faster* depends on the kernel, the shape and the machine. Lesson 12 measures it.
 #
@@ -920,9 +922,10 @@ you.against(
 experiments.roads()
 
 # %% [markdown]
-# `torch.tensor(column)` asks for the rows labelled 0, 1, 2, … A filter leaves gaps in the labels, and then the call raises.
-# A nullable `Int64` with a gap has to become `float64`, and columns of different dtypes must become one dtype: both are
-# copies. Two float columns come in as a *transposed* tensor (see the stride), because pandas stored them column by column.
+# `torch.tensor(column)` asks for the rows labelled 0, 1, 2, … A filter may leave gaps in the labels, and then the call
+# raises. A nullable `Int64` with a gap has to become `float64`, and columns of different dtypes must become one dtype:
+# both are copies. Two float columns come in as a *transposed* tensor (see the stride), because pandas stored them column
+# by column.
 #
 # "Shared" works in both directions: an in-place operator on such a tensor **changes the frame**. pandas may mark the memory
 # as read-only, but a tensor knows no such mark. (`from_numpy` warns once; the warning is silenced here.)
@@ -930,4 +933,5 @@ experiments.roads()
 # > **Rule.** `torch.from_numpy(column.to_numpy())` for columns of numbers; `to_numpy(dtype=…, na_value=…)` for nullable
 # > ones with gaps. Before an in-place operator, `clone()`.
 # >
-# > *Where it stops:* text and dates have no torch dtype.
+# > *Where it stops:* text and dates have no torch dtype. A reversed column has a negative stride: it needs
+# > `to_numpy().copy()`.

@@ -126,7 +126,7 @@ def noncontiguous_raises() -> Claim:
         if not raised
         else "confirmed"
         if len(raised) > tried / 4
-        else f"partly: an error may come{only_view}; there are not many such algorithms"
+        else f"partly: an error may come{only_view}; few of the operators tried raise one"
     )
     claim = "many algorithms take contiguous storage for granted; a non-contiguous tensor may raise an error"
     return Claim("01-noncontiguous-raises", "book-notes", claim, measured, verdict, _FURTHER)
@@ -161,18 +161,19 @@ def noncontiguous_slow() -> Claim:
 
 
 def advanced_index() -> Claim:
-    """Seven kinds of index that are more than integers and slices."""
-    kinds = ("x[[0, 2]]", "x[pick]", "x[mask]", "x[0:3:2, [1]]", "x[one]", "x[yes]", "x[True]")
+    """Eight kinds of index that are more than integers and slices."""
+    kinds = ("x[[0, 2]]", "x[pick]", "x[mask]", "x[0:3:2, [1]]", "x[one]", "x[byte]", "x[yes]", "x[True]")
     names = {
         "x": torch.arange(24.0).reshape(4, 6),
         "pick": torch.tensor([0, 2]),
         "one": torch.tensor(1),
+        "byte": torch.tensor(1, dtype=torch.uint8),
         "mask": torch.tensor([True, False, True, False]),
         "yes": torch.tensor(True),
     }
     shares = [code for code in kinds if not count(eval, code, names).new_storages]
     measured = f"{len(kinds) - len(shares)} of {len(kinds)} kinds of index did; not: {_listed(shares)}"
-    number = "confirmed; an integer tensor without dimensions is read as a number: basic indexing, and a view"
+    number = "confirmed; an integer tensor without dimensions (not uint8) is read as a number: basic indexing, and a view"
     claim = "reading through advanced indexing makes new storage, as with boolean or integer tensors"
     verdict = number if shares == ["x[one]"] else "partly: not with all of them" if shares else "confirmed"
     return Claim("01-advanced-index", "book-notes", claim, measured, verdict, "Round 3")

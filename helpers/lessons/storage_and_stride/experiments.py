@@ -83,7 +83,7 @@ def allocations(run: Counts) -> Table:
 
 
 def slices(matrix: Tensor) -> Sequence[Tensor]:
-    """All pieces matrix[a:b, c:d:step] of at least 2 rows and 2 columns, step 1 or 2."""
+    """All pieces matrix[a:b, c:d:step] of at least 2 rows and 2 columns, step 1 or 2; each layout once."""
     rows, columns = matrix.shape
     pieces = [
         matrix[a:b, c:d:step]
@@ -91,7 +91,8 @@ def slices(matrix: Tensor) -> Sequence[Tensor]:
         for c, d in combinations(range(columns + 1), 2)
         for step in (1, 2)
     ]
-    return [piece for piece in pieces if min(piece.shape) > 1]
+    layouts = {(piece.shape, piece.stride(), piece.storage_offset()): piece for piece in pieces}
+    return [piece for piece in layouts.values() if min(piece.shape) > 1]
 
 
 def tried(*codes: str, **names: Any) -> Table:
