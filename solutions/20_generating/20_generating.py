@@ -70,7 +70,9 @@ lesson.keep(least_ms=1e3 * riddle.least_s, too_long=round(riddle.too_long, -2), 
 lesson.keep(token_7b=1e3 * costs["7B", 1].seconds, rate_7b=riddle.rate, smaller=riddle.smaller)
 lesson.keep(sooner=riddle.sooner, gpt2_launches=eager["GPT-2"].launches, floor_us=experiments.least_us())
 lesson.keep(a_launch=1e6 * eager["GPT-2"].seconds / eager["GPT-2"].launches, balance=experiments.balance())
-lesson.keep(**experiments.recorded_large())
+large = experiments.recorded_large()
+lesson.keep(seen_at_once=large["at_once"], seen_sooner=large["sooner"], seen_launch_us=large["launch_us"])
+lesson.keep(seen_without=large["none_ms"], seen_static=large["static_ms"])
 lesson.keep(worst_read=1e3 * costs["7B", 1].seconds / reading)
 lesson.keep(best_read=1 / experiments.PUBLISHED["bf16"] / experiments.reading_s("7B", "A100"))
 lesson.keep(gib_7b=on_card.weights("7B") / 2**30, cache_7b=on_card.cache_bytes("7B", 1024) / 2**20)
@@ -89,7 +91,7 @@ lesson.keep(gib_7b=on_card.weights("7B") / 2**30, cache_7b=on_card.cache_bytes("
 # 2. the least time of each kernel. Fewer kernels help (lesson 11).
 # 3. bytes. Fewer bits a weight help.
 # 4. arithmetic. n tokens use a weight of 2 bytes in 2n operations: n operations a byte. An H100 can do {{balance:.0f}} (989 TFLOP/s ÷ 3.35 TB/s).
-#    **Prefill** (all tokens of a prompt at once) gets there with some {{balance:.0f}} tokens.
+#    **Prefill** (all tokens of a prompt at once) gets there with about {{balance:.0f}} tokens.
 #
 # A **batch** of sequences shares launches, least times and the bytes of the weights. Each sequence's cache is its own: those of 24, with 1,024 tokens each, are nearly as large
 # as the weights ({{gib_7b:.1f}} GiB). How many times as many tokens a second do 24 sequences make as one?
@@ -256,7 +258,7 @@ check_StaticCache(
 # %% [markdown]
 # ## 3 · A loop without a wait
 #
-# `token` and `place` are two tensors on the card, and `step()` makes logits of what is in them. Here are two loops around it:
+# `token` and `place` are tensors on the card, and `step()` makes logits of what is in them. Here are two loops around it:
 
 
 # %% experiment
@@ -464,7 +466,7 @@ lesson.keep(prefill_steps=on_card.cost(tokens=1024, graph=True).seconds / eight.
 #   request ends after {{mean_continuous:.0f}} steps, and not after {{mean_static:.0f}}.
 # - **Prefill** is left out, here and below. It delays all slots: a prompt of 1,024 tokens takes as long as {{prefill_steps:.1f}} steps of this batch.
 #
-# Each slot now stands at a place of its own. One graph is still enough (*Places of their own*, in *Further*, where the batch also moves).
+# Each slot now stands at a place of its own. One graph is still enough (*Places of their own*, in *Further*).
 #
 # ### What did each change buy?
 #
@@ -539,7 +541,7 @@ for name in ("aten::_local_scalar_dense", "aten::cat"):
     print(name, sum(event.name == name for event in seen.events()), "times for 4 tokens")
 
 # %% [markdown]
-# Four questions, and four copies of a text that goes through the model again as a whole. What to look at:
+# Four questions, and four copies of a text that goes through the model as a whole. What to look at:
 #
 # - `aten::cat`: see what grows (`profile(record_shapes=True)`, then `event.input_shapes`). If the whole input grows, there is no cache. If keys and values grow, make the cache static.
 # - Gaps between kernels (`seen.export_chrome_trace("trace.json")`, lesson 03): the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`. It must know that the cache's tensors
