@@ -70,15 +70,20 @@ lesson.keep(least_ms=1e3 * riddle.least_s, too_long=round(riddle.too_long, -2), 
 lesson.keep(token_7b=1e3 * costs["7B", 1].seconds, rate_7b=riddle.rate, smaller=riddle.smaller)
 lesson.keep(sooner=riddle.sooner, gpt2_launches=eager["GPT-2"].launches, floor_us=experiments.least_us())
 lesson.keep(a_launch=1e6 * eager["GPT-2"].seconds / eager["GPT-2"].launches, balance=experiments.balance())
+large = experiments.recorded_large()
+lesson.keep(seen_at_once=large["at_once"], seen_sooner=large["sooner"], seen_launch_us=large["launch_us"])
+lesson.keep(seen_without=large["none_ms"], seen_static=large["static_ms"])
 lesson.keep(worst_read=1e3 * costs["7B", 1].seconds / reading)
 lesson.keep(best_read=1 / experiments.PUBLISHED["bf16"] / experiments.reading_s("7B", "A100"))
 lesson.keep(gib_7b=on_card.weights("7B") / 2**30, cache_7b=on_card.cache_bytes("7B", 1024) / 2**20)
 
 # %% [markdown]
 # **The 7B model** reads nearly all weights for a token. That takes {{floor_7b:.1f}} ms at the bandwidth on paper; the step takes {{token_7b:.1f}} ms. It reads the cache too
-# ({{cache_7b:.0f}} MiB), small kernels take the least time, and no kernel reaches the bandwidth. 64 tokens share one reading, so they take hardly longer.
+# ({{cache_7b:.0f}} MiB), small kernels take the least time, and no kernel reaches the bandwidth. 64 tokens share one reading, so they take hardly longer
+# (recorded: {{seen_at_once:.0%}} longer).
 #
-# **GPT-2's** step is only {{sooner:.0f}} times as fast. Most of its {{gpt2_launches}} kernels take the least time; the others are too small to come near the bandwidth.
+# **GPT-2's** step is only {{sooner:.0f}} times as fast (recorded: {{seen_sooner:.0f}}). Most of its {{gpt2_launches}} kernels take the least time. All others but the head's product are too small to come near
+# the bandwidth.
 #
 # So a step has **four limits**:
 #
@@ -86,7 +91,7 @@ lesson.keep(gib_7b=on_card.weights("7B") / 2**30, cache_7b=on_card.cache_bytes("
 # 2. the least time of each kernel. Fewer kernels help (lesson 11).
 # 3. bytes. Fewer bits a weight help.
 # 4. arithmetic. n tokens use a weight of 2 bytes in 2n operations: n operations a byte. An H100 can do {{balance:.0f}} (989 TFLOP/s ÷ 3.35 TB/s).
-#    **Prefill**, where all tokens of a prompt go through at once, gets there.
+#    **Prefill** (all tokens of a prompt at once) gets there with about {{balance:.0f}} tokens.
 #
 # A **batch** of sequences shares launches, least times and the bytes of the weights. Each sequence's cache is its own: those of 24, with 1,024 tokens each, are nearly as large
 # as the weights ({{gib_7b:.1f}} GiB). How many times as many tokens a second do 24 sequences make as one?
@@ -110,7 +115,7 @@ a_cache = on_card.cache_bytes("7B", 1024)
 lesson.keep(batch_times_7b=times, caches_fit=(80e9 - on_card.weights("7B")) / a_cache)
 
 # %% [markdown]
-# The step takes only {{batch_times_7b:.1f}} times as long. With more sequences, it grows more and more with their number.
+# The step takes only {{batch_times_7b:.1f}} times as long.
 #
 # ## 2 · What to keep
 #
@@ -159,11 +164,11 @@ lesson.keep(
 lesson.keep(seen_graph_1=seen_gains["graph_us", 1])
 
 # %% [markdown]
-# - **One sequence.** GPT-2 loses a little (recorded: {{seen_cache_1:.1f}} ×): launches are the limit, and without a cache there are fewer. The 7B model's {{without_7b:.0f}} ms become
-#   {{token_7b:.0f}} ms (simulated).
-# - **64 sequences.** Without a cache all is computed again (recorded: {{seen_cache_64:.1f}} ×). The growing cache copies {{cat_gib:.1f}} GiB for one more place.
+# - **One sequence.** GPT-2 loses (recorded: {{seen_cache_1:.1f}} ×): launches are the limit, and without a cache there are fewer. The 7B model's {{without_7b:.0f}} ms become
+#   {{token_7b:.0f}} ms (simulated; recorded: {{seen_without:.0f}} become {{seen_static:.0f}}).
+# - **64 sequences.** Without a cache all is computed again (recorded: {{seen_cache_64:.1f}} ×). The growing cache reads and writes {{cat_gib:.1f}} GiB for one more place.
 # - **Launches.** {{masking}} of the static cache's turn its mask of bools into the numbers that SDPA adds to the scores, anew in each layer.
-# - **Recorded.** With a static cache 64 sequences took half as long as one: something disturbed the CPU. So read ratios of recorded eager steps as rough, and trust the graph's times.
+# - **Recorded.** With a static cache 64 sequences took half as long as one; why is not known. Ratios of recorded eager steps are rough: trust the graph's times.
 #
 # A CUDA graph has one shape, and finds its data at the same addresses each time. With a static cache one graph is replayed for all tokens, and wins in both halves of the table: **this is what
 # the static cache is for.** (`torch.compile` can make one code for all shapes of a growing cache, but a CUDA graph is recorded anew for each.)
@@ -253,7 +258,7 @@ check_StaticCache(
 # %% [markdown]
 # ## 3 · A loop without a wait
 #
-# `token` and `place` are two tensors on the card, and `step()` makes logits of what is in them. Here are two loops around it:
+# `token` and `place` are tensors on the card, and `step()` makes logits of what is in them. Here are two loops around it:
 
 
 # %% experiment
@@ -303,7 +308,7 @@ with simulate("H100") as gpu, torch.no_grad():  # torch.cuda has the same names
         for loop in (asks, stays)
     }
 said, wait_s, graph_gain = experiments.asking(loops)
-you.against(said, experiments.loops(loops), evidence="simulated (H100)")
+you.against(said, experiments.loops(loops, by_way), evidence="simulated (H100) · arithmetic")
 
 # %% experiment tags=["fold"]
 lesson.keep(graph_gain=graph_gain, mask_share=experiments.gain_of_the_mask())
@@ -317,19 +322,19 @@ lesson.keep(
 lesson.keep(slow_asking=3 * 50e-6 / experiments.recorded_graph_s())
 
 # %% [markdown]
-# Asking adds {{wait_long:.0%}} to an eager token, and {{wait_short:.0%}} to a graph's. The next token needs this one in any case, so only the way to the CPU and back is lost.
+# Asking adds {{wait_long:.0%}} to an eager token, and {{wait_short:.0%}} to a graph's. The next token needs this one, so only the way to the CPU and back is lost.
 # **The famous advice, no `.item()` in the loop, buys a few percent where a launch takes {{a_launch:.0f}} µs (simulated).** After a wait the card has nothing to do until the CPU has launched three things: the copy, `place += 1` and
-# the replay. At 50 µs each (recorded: {{quick_us:.0f}} to {{slow_us:.0f}} µs) they are {{slow_asking:.0%}} of the recorded graph's {{seen_graph_ms:.2f}} ms. And a server does more between two steps: in vLLM scheduling took
+# the replay. At 50 µs each (recorded: {{quick_us:.0f}} to {{slow_us:.0f}} µs in GPT-2's eager steps, at most {{seen_launch_us:.0f}} in the 7B model's) they are {{slow_asking:.0%}} of the recorded graph's {{seen_graph_ms:.2f}} ms. And a server does more between two steps: in vLLM scheduling took
 # [29% of the time](https://blog.vllm.ai/2024/09/05/perf-update.html) (2024, before a rewrite; Llama 3 8B, one H100).
 #
-# **The graph makes GPT-2's token {{graph_gain:.1f}} times as fast** (simulated). On the recorded H100, with a slower CPU, a step gets roughly {{real_64:.0f}} to {{real_one:.0f}}
-# times as fast, and one of the 7B model {{real_7b:.1f}} times. The mask counts too. Made once a step, it leaves {{step_launches}} of {{gpt2_launches}} launches (the loop adds 4). Made
+# **The graph makes GPT-2's token {{graph_gain:.1f}} times as fast** (simulated). On the recorded H100, with a slower CPU, a step gets roughly {{real_one:.0f}} times as fast
+# (64 sequences: {{real_64:.0f}}), and one of the 7B model {{real_7b:.1f}} times. The mask, made once a step, leaves {{step_launches}} of {{gpt2_launches}} launches (the loop adds 4). Made
 # in each layer, it makes the graph's step {{mask_share:.0%}} longer.
 #
-# A graph needs one shape, the same memory each time, and places in a tensor on the card. `argmax`, the copy into `token` and `place += 1` may go in as well. Then 2 of the 5 launches are left: the
+# A graph also needs places in a tensor on the card. `argmax`, the copy into `token` and `place += 1` may go in as well. Then 2 of the 5 launches are left: the
 # replay and `clone`.
 #
-# When is the text at its end? Somebody has to ask: once every few steps. A row that has ended runs on until then, because the graph's shape pays for it in any case.
+# When is the text at its end? Somebody has to ask: once every few steps. A row that has ended runs on until then, because the graph's shape pays for it.
 # What it makes is replaced by the token *end*.
 
 # %% [markdown]
@@ -422,7 +427,7 @@ experiments.together(StaticCache, generate)
 # %% [markdown]
 # ## 4 · Many requests
 #
-# Requests end at different steps: a short answer beside a long one.
+# Requests end at different steps.
 #
 # - **Static batching**: a batch is filled, runs until its last request has ended, and then the next one is filled.
 # - **Continuous batching**: whenever a request ends, the next one takes its slot.
@@ -461,7 +466,7 @@ lesson.keep(prefill_steps=on_card.cost(tokens=1024, graph=True).seconds / eight.
 #   request ends after {{mean_continuous:.0f}} steps, and not after {{mean_static:.0f}}.
 # - **Prefill** is left out, here and below. It delays all slots: a prompt of 1,024 tokens takes as long as {{prefill_steps:.1f}} steps of this batch.
 #
-# Each slot now stands at a place of its own. One graph is still enough (*Places of their own*, in *Further*, where the batch also moves).
+# Each slot now stands at a place of its own. One graph is still enough (*Places of their own*, in *Further*).
 #
 # ### What did each change buy?
 #
@@ -497,8 +502,8 @@ lesson.keep(
 # %% [markdown]
 # Only {{static_used:.0%}} of the eight slots' steps make a token, and a step takes {{eight_ms:.2f}} ms, not {{one_ms:.2f}} ms.
 #
-# **{{all_steps:.0f}} times as many tokens a second, for all requests together** (GPT-2, simulated). One text alone got {{one_text:.1f}} times faster; recorded, with a slower CPU,
-# its step got {{seen_graph_1:.1f}} times faster. For one text the cache by itself gains nothing; it makes the graph possible. The last factor of two is a few lines of plain Python that decide
+# **{{all_steps:.0f}} times as many tokens a second, for all requests together** (GPT-2, simulated). One text alone got {{one_text:.1f}} times faster (recorded:
+# its step {{seen_graph_1:.1f}} times). For one text of so small a model the cache by itself gains nothing; it makes the graph possible. The last factor of two is a few lines of plain Python that decide
 # who runs, plus a place for each row. (The first line is the 1,024th token of a text; these requests make {{request_mean:.0f}}.)
 #
 # ## The running example
@@ -536,12 +541,12 @@ for name in ("aten::_local_scalar_dense", "aten::cat"):
     print(name, sum(event.name == name for event in seen.events()), "times for 4 tokens")
 
 # %% [markdown]
-# Four questions, and four copies of a text that goes through the model again as a whole. What to look at:
+# Four questions, and four copies of a text that goes through the model as a whole. What to look at:
 #
 # - `aten::cat`: see what grows (`profile(record_shapes=True)`, then `event.input_shapes`). If the whole input grows, there is no cache. If keys and values grow, make the cache static.
 # - Gaps between kernels (`seen.export_chrome_trace("trace.json")`, lesson 03): the CPU is the limit. Fix the shapes, then `torch.compile(step, mode="reduce-overhead")`. It must know that the cache's tensors
 #   keep their addresses: make them buffers (`register_buffer`), or call `torch._dynamo.mark_static_address` for each. Else it may say *skipping cudagraphs due to mutated inputs*.
-# - No gaps: compile, if kernels take a few µs each. Else bytes are the limit, and a larger batch or fewer bits a weight help.
+# - No gaps: compile, if kernels take a few µs each. Else bytes are the limit (of a long prompt: arithmetic), and a larger batch or fewer bits a weight help.
 # - Many `aten::_local_scalar_dense`: ask every few steps, and never inside a step that becomes a graph.
 #
 # ## Sources on trial
@@ -675,7 +680,7 @@ check_refused(check.case(2, 10, 5, 6), check.case(2, 10, 5, 5), check.case(1, 3,
 # ### Guess, then check (30 min)
 #
 # 64 tokens at once take hardly longer than one. Could we *check* several tokens at once? A small model, the **draft**, guesses k
-# tokens, one after the other. (GPT-2's token, above, takes less than a tenth of the 7B model's.) The large model looks at all of them in one pass, which gives its shares (probabilities) for each of the k + 1 places.
+# tokens, one after the other. (GPT-2's token, above, takes about a tenth of the 7B model's.) The large model looks at all of them in one pass, which gives its shares (probabilities) for each of the k + 1 places.
 # Guesses are kept as long as they pass, and at the first one that does not, the large model's own token comes in.
 #
 # When does a guess pass, so that the text is *exactly* as the large model alone would write it? Let p be the large model's
@@ -908,7 +913,7 @@ experiments.fewer_bits(experiments.PUBLISHED)
 # %% [markdown]
 # (In bf16 that is {{reached:.0%}} of the limit. The source says 72 %: it counts with its own bytes and bandwidth.)
 #
-# The less there is to read, the further from the limit: kernels have their least time, attention and its cache stay in bf16, and
+# The less there is to read, the further from the limit. Three likely reasons: kernels have their least time, attention and its cache stay in bf16, and
 # weights have to be turned back into bf16. That must happen inside the matrix product's kernel: a kernel of its own would write all
 # weights out in bf16, and read them once more. With 8 bits `torch.compile` puts it there. With 4 bits gpt-fast calls an operator that was
 # written for it, `torch.ops.aten._weight_int4pack_mm`.

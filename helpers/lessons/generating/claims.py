@@ -129,10 +129,10 @@ def exact() -> Claim:
 
 def blocks() -> Claim:
     """What of a cache holds no token, by how long texts get: room for 1,024 places at once, and blocks of 16."""
-    whole, paged = list[float](), list[float]()
-    means = (64, 128, 256)
-    for mean in means:
+    whole, paged, means = list[float](), list[float](), list[float]()
+    for mean in (64, 128, 256):  # that which is drawn from; those that are drawn have another
         tokens = lengths(64, mean=mean)
+        means.append(sum(tokens) / len(tokens))
         used = reserved(tokens, 1, 1024)
         whole.append(1 - used / reserved(tokens, 1024, 1024))
         paged.append(1 - used / reserved(tokens, 16, 1024))
@@ -141,7 +141,7 @@ def blocks() -> Claim:
         "20-blocks",
         "vllm",
         "systems before it waste 60 to 80 % of the cache's memory; in blocks under 4 % are wasted",
-        f"texts of {means[0]}, {means[1]} and {means[2]} tokens on average, at most 1,024, over all their steps: room for all "
+        f"texts of {means[0]:.0f}, {means[1]:.0f} and {means[2]:.0f} tokens on average, at most 1,024, over all their steps: room for all "
         f"places at once wastes {said[0]}; blocks of 16 waste {said[1]}",
         "partly: holds for longer texts; with short ones both waste more"
         if min(whole) > 0.6 and min(paged) < 0.04 < max(paged)
