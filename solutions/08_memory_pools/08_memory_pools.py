@@ -87,7 +87,8 @@ you.against(
 # 2. **Two pools.** Requests up to 1 MiB go to the *small* pool, larger requests to the *large* pool. The pools share
 #    nothing.
 # 3. **Segments.** If no free block fits, the pool asks CUDA for a segment: the small pool for 2 MiB, the large pool for
-#    20 MiB. For a request of 10 MiB or more the segment has the size of the request, rounded up to a multiple of 2 MiB.
+#    [20 MiB](https://github.com/pytorch/pytorch/blob/v2.13.0/c10/core/AllocatorConfig.h#L339). For a request of 10 MiB or
+#    more the segment has the size of the request, rounded up to a multiple of 2 MiB.
 # 4. **Splitting.** A request takes the beginning of a free block. The rest becomes a free block of its own if it is large
 #    enough: more than 1 MiB in the large pool, at least 512 bytes in the small pool. Otherwise the rest stays with the
 #    block, unused. This happens in the last row: its segment has 22 MiB, the rest is 1 MiB, so 22 MiB are allocated.
@@ -134,8 +135,8 @@ steps = memory.steps_of(PROGRAM)
 you.against(experiments.answers(steps), experiments.moves(steps), evidence=steps.evidence)
 
 # %% [markdown]
-# The stepper shows the same program call by call. Orange is what the call took or gave back; the size below is that of the
-# whole block. Another program needs only another text: hand it
+# The stepper shows the same program call by call. Orange is what the call took or gave back; the size written in a block is
+# that of the whole block. Another program needs only another text: hand it
 # `PROGRAM + "free g\nfree h\nfree e\nempty_cache"`.
 
 # %% experiment
@@ -147,9 +148,10 @@ widgets.allocator_stepper(PROGRAM, step=8)
 # 5. **Best fit.** A request takes the smallest free block of its pool that is large enough, and splits it. So `h` left the
 #    12 MiB at the beginning alone.
 # 6. **Merging.** A freed block merges at once with free neighbours in its segment.
-# 7. **Keeping.** Nothing goes back to CUDA by itself. A segment goes back only when *all* of it is free, and only at one of
-#    two moments: when you call [`empty_cache()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html),
-#    or when `cudaMalloc` has failed. In the second case PyTorch gives back all segments that are free and tries again.
+# 7. **Keeping.** Nothing goes back to CUDA by itself. By default a segment goes back only when *all* of it is free, at one
+#    of two moments: when you call [`empty_cache()`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html),
+#    or when `cudaMalloc` has failed. In the second case PyTorch gives back all free segments (with
+#    `max_split_size_mb`, below, at first only what it needs) and tries again.
 #
 # So `empty_cache()` adds nothing once a request has failed: PyTorch has done the same before it raised. Called *earlier* it can
 # prevent fragmentation (the next section has an example). But every `cudaFree` waits for the device.
@@ -227,32 +229,32 @@ plots.segments(card.gpu, title="documents: the card when the request failed")
 #   **fragmentation**. Here it is {{inside_mib:,.0f}} + {{free_mib:.0f}} = {{sum_mib:,.0f}} MiB, more than
 #   {{tried_mib:.0f}}. But the largest piece is what is free on the card, {{free_mib:.0f}} MiB.
 #
-# **Why documents fails.** A result is cut out of the free block of an earlier temporary. The next temporary is longer, finds no block
-# that fits, and takes a new segment. The old segment cannot go back, because a result lives in it, and its rest is too
+# **Why documents fails.** Most results are cut out of the free block of an earlier temporary. The next temporary is longer,
+# finds no block that fits, and takes a new segment. An old segment with a result in it cannot go back, and its rest is too
 # short. With `max_split_size_mb:128` large blocks stay whole, so they can go back to CUDA. `empty_cache()` after each
 # document (the row *emptied*) gives them back before a result can cut them. The price of both is a `cudaFree` for each
-# block. With `expandable_segments` all of this lies in one segment, and neighbours merge.
+# block that goes back. With `expandable_segments` all of this lies in one segment, and neighbours merge.
 #
 # **Why survivors fails.** Five caches fill 20 MiB, and one of the five stays. By default these 20 MiB are a segment; with
 # `expandable_segments` they are a page. Neither is empty, so neither goes back. No option moves a live block. Only the
 # program can: it copies the survivors into one tensor while there is still room for the copy (the last row).
 #
-# Two other programs fail on the same card. Which one lacks memory, and which one has it in pieces? A calculator is enough.
+# Two other programs fail on the same card. Which one lacks memory, and which one has it in pieces?
 
 # %% experiment
 you = lesson.predict({"first": ..., "second": ...}, choices=["lack of memory", "fragmentation"])
 
 
-def mixed(buffer, count):
+def mixed(buffer, count, large):
     held = [buffer(4) for _ in range(count)][::5]
-    for _ in range(7):
+    for _ in range(large):
         held.append(buffer(1024))
     return held
 
 
 full = {
-    "first": experiments.on_small_card(mixed, count=100),
-    "second": experiments.on_small_card(mixed, count=400),
+    "first": experiments.on_small_card(mixed, count=100, large=7),
+    "second": experiments.on_small_card(mixed, count=400, large=5),
 }
 experiments.shortages(full)
 
@@ -375,13 +377,12 @@ you.against(experiments.leak(snapshot, snapshots), picture, evidence=snapshot.ev
 # %% [markdown]
 # The leak is the blue staircase in the picture: a whole batch in every step. `x[:4]` is a view (lesson 01), and a view
 # keeps the whole storage alive. The snapshot names the line that **allocated** the block (`notebook:7` is line 7 of
-# the cell above), because the line is noted when the block is handed out. Who *keeps* the block you have to find
-# yourself: search for uses of what that line made.
+# the cell above). Who *keeps* the block you have to find yourself: search for uses of what that line made.
 #
 # Other memory appears once and stays, so it is no leak: the optimizer's state of 32 MiB, and two buffers of 32 MiB in
 # which cuBLAS works, one for the forward and one for the backward pass. The bumps of `optimizer.step()` are its temporary
-# tensors. On a real GPU a block of the backward pass has no Python line, because that pass runs in a thread of its own. The
-# simulator adds the line.
+# tensors. On a real GPU the backward pass runs in a thread of its own, and its blocks have a Python line only where Python
+# code (a hook, a checkpoint) runs there. The simulator adds the line.
 
 # %% [markdown]
 # **Exercise 8.2 — name the leak** (★★, 9 min)
@@ -490,7 +491,7 @@ check_find_leak(
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Try your function on the loop above, whose snapshots were kept:
+# Try your function on the loop above:
 
 # %% experiment
 experiments.try_it(find_leak, snapshots)
@@ -560,9 +561,9 @@ you.against(fates, evidence="live (CPU)", what="memory of x")
 # %% [markdown]
 # ## The running example
 #
-# The script keeps the logits of every step, "to look at later", and each holds on to its graph. Below, it keeps the byte that
-# the model finds most likely, in place of 256 numbers. The last two lines of `log_and_let_go` are those of lesson 03. The
-# script is that of lesson 06, because the CUDA graph of lesson 07 needs more memory.
+# The script keeps the logits of every step, "to look at later". Below, it keeps the byte that the model finds most likely,
+# in place of 256 numbers. The last two lines of `log_and_let_go` are those of lesson 03. The script
+# is that of lesson 06, because the CUDA graph of lesson 07 needs more memory.
 
 # %% experiment
 from helpers import running_example
@@ -593,14 +594,17 @@ def kept_by_step_4(script):
 
 
 kept, now = kept_by_step_4(before), kept_by_step_4(faster)
-lesson.keep(script_kept=kept / 2**20, script_now=now, script_full=80e9 / kept)
+card_bytes = simulate("H100").card.memory_bytes
+lesson.keep(
+    script_kept=kept / 2**20, script_now=now, script_full=-(-card_bytes // kept), card_gb=card_bytes / 1e9
+)
 print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 
 # %% [markdown]
 # The price is two launches a step. The peak falls only a little. (*Peak memory* in this table is the most that was
 # **reserved**, in nine steps.) What matters is what one step adds: {{script_kept:.1f}} MiB before, {{script_now:,}} bytes
-# now. After {{script_full:,.0f}} steps at the latest, the 80 GB of an H100 would have been full of logits. A peak over a few
-# steps does not show a leak. Compare the memory after one step with the memory after a later step.
+# now. After {{script_full:,.0f}} steps at the latest, the {{card_gb:.1f}} GB of an H100 would have been full of logits. A peak
+# over a few steps does not show a leak. Compare the memory after one step with the memory after a later step.
 
 # %% [markdown]
 # ## Your own script
@@ -610,8 +614,8 @@ print(f"a step keeps {kept:,} bytes before, {now:,} bytes after")
 # If reserved is close to the peak, you need
 # less memory: go to lesson 09. If reserved is far above the peak, look for growing shapes, and try
 # `PYTORCH_ALLOC_CONF=expandable_segments:True` first. (A platform that lacks it gets a warning and no change.) If *allocated*
-# grows from step to step, you have a leak. The next cell prints the three numbers for a toy script on a simulated card, and
-# writes a snapshot. At home leave out the lines of the toy: the rest works on your GPU and on your own names.
+# grows in every step and does not stop, you have a leak. The next cell prints the three numbers for a toy script on a
+# simulated card, and writes a snapshot. At home leave out the lines of the toy: the rest works on your GPU and on your own names.
 
 # %% experiment
 from helpers.own_script import simulated_cuda, toy
@@ -629,12 +633,11 @@ with simulated_cuda("H100"):
     torch.cuda.memory._record_memory_history(enabled=None)
 
 # %% [markdown]
-# Allocated stays the same from step to step: no leak. Between the peak and reserved lie 62 MiB, little on a card of 80 GB:
-# no option is needed.
+# Allocated stays the same from step to step: no leak. Between the peak and reserved lie 62 MiB: no option is needed.
 #
 # A snapshot is a dictionary with two halves. `segments` says what there is at the end: each segment has its blocks, one after
 # the other. `device_traces` says how it came to be: a list of events for each GPU. A block has `frames`: the
-# lines that led to it, the innermost first. The first frames are C++. In the backward pass all are.
+# lines that led to it, the innermost first. The first frames are C++. In this backward pass all are.
 
 # %% experiment
 import pickle
@@ -696,10 +699,10 @@ lesson.verdicts(
 # | "Reserved but unallocated" and free memory, together larger than the request: fragmentation. | If they are smaller, no option helps: use less. |
 # | Growing shapes: `expandable_segments:True`, or the longest first. | Small survivors in every segment: copy them together. |
 # | `empty_cache()` after a failure adds nothing. | Before a free segment is cut it can prevent fragmentation. |
-# | A leak is growth step after step. The snapshot names the line that allocated. | Who keeps the block is another line. |
+# | A leak is growth that does not stop. The snapshot names the line that allocated. | Who keeps the block is another line. |
 #
-# **Read on**: [Understanding CUDA memory usage](https://docs.pytorch.org/docs/stable/torch_cuda_memory.html) in PyTorch's
-# documentation; Z. DeVito, [A guide to PyTorch's CUDA caching
+# **Read on**: [Understanding CUDA memory usage](https://docs.pytorch.org/docs/stable/torch_cuda_memory.html);
+# Z. DeVito, [A guide to PyTorch's CUDA caching
 # allocator](https://zdevito.github.io/2022/08/04/cuda-caching-allocator.html).
 
 # %% experiment
@@ -719,7 +722,7 @@ lesson.progress()
 # **Exercise 8.3 — a caching allocator** (★★★, 18 min)
 #
 # The tests look at what your allocator has reserved after every call of a program, measured at the device, and compare it
-# with PyTorch's rules. The hidden test ends with the calls of a real training step.
+# with PyTorch's rules. The hidden test also plays the calls of a small net's first training steps (simulated).
 #
 # <details><summary>Hint 1</summary>Keep all blocks of a segment in one list in order of address. Then merging is simple: a
 # neighbour is the next item of the list.</details>
@@ -861,7 +864,7 @@ check_Allocator(
 #
 # A free block is not free for everyone. Each program below frees a block, and its last call asks for memory. Is the
 # block **reused**, or does the last call get **new** memory from CUDA? `on 1` means: in stream 1 (lesson 05).
-# `a.record_stream(1)` says that stream 1 may still be reading `a`.
+# `a.record_stream(1)` says that stream 1 may still be reading `a`; here stream 1 is busy until `synchronize`.
 
 # %% experiment
 you = lesson.predict(
@@ -898,10 +901,10 @@ you.against(
 #
 # ### Who else holds memory (4 min)
 #
-# `nvidia-smi` shows what a process holds from the card. That is always more than PyTorch has reserved. And one block in
-# PyTorch's books belongs to no tensor of yours. At the first matrix product
+# `nvidia-smi` shows what a process holds from the card. That is always more than PyTorch has reserved. And PyTorch's
+# books have blocks that belong to no tensor of yours. At the first matrix product
 # [cuBLAS](https://docs.pytorch.org/docs/stable/notes/cuda.html#cublas-workspaces) gets a buffer to work in: on an H100
-# 32 MiB, allocated by PyTorch and kept from then on.
+# 32 MiB, allocated by PyTorch and, in PyTorch 2.13, kept from then on. (The backward pass gets one more: section 4.)
 #
 # Two tensors of 1,024 MiB, `x` and `y = x @ x`, are made and deleted. How many MiB are allocated then, and how many
 # are reserved after each of the calls below? (The last two calls follow one after the other, on a card of 80 GB.)
@@ -971,7 +974,7 @@ print("after Out is emptied:", "freed" if watched() is None else "kept")
 # %% [markdown]
 # The last exception that nobody caught is kept too, in `sys.last_value`, until the next one.
 #
-# The cycle that most code has is an object that hangs its own method on a model:
+# An object that hangs its own method on a model is one line away from a cycle:
 #
 # ```python
 # class ActivationLog:
@@ -1060,15 +1063,15 @@ check_ActivationLog(
 #
 # The documents of section 3 at a quarter of their size, on a card with room for all of them: in order of length, with
 # `expandable_segments`, and longest first. They are simulated, and were recorded on a real H100 (and run live, if you have a
-# GPU). What is reserved beyond what is allocated is the price of the order.
+# GPU). What is reserved beyond what is allocated is the price of the temporaries: it depends on order and option.
 
 # %% experiment
 experiments.on_the_card()
 
 # %% [markdown]
-# Simulated and recorded bytes are the same. Sizes depend on no clock: they follow from the allocator's rules, which the
-# simulator follows too. That is why this lesson can count bytes without a GPU. `expandable_segments` needs one segment in
-# place of 17, and reserves about half as much. Longest first reserves least, with the default options.
+# Simulated and recorded bytes are the same. Within one stream sizes depend on no clock: they follow from the allocator's
+# rules, which the simulator follows too. That is why this lesson can count bytes without a GPU. `expandable_segments` needs
+# one segment in place of 17, and reserves about half as much. Longest first reserves least, with the default options.
 #
 # The error of section 3 advises `expandable_segments:True` even if the option is on
 # ([issue 173049](https://github.com/pytorch/pytorch/issues/173049)). It names the older variable `PYTORCH_CUDA_ALLOC_CONF`. Where it and `PYTORCH_ALLOC_CONF` are both set, [the older one

@@ -50,7 +50,7 @@ def on_trial(
             f"of {len(split)} programs that fail by default it mended {len(mended)} ({', '.join(mended)}), with "
             f"{split['documents'].calls[1]} cudaFree",
             "partly: holds when large blocks are cut by smaller ones that stay; not where small survivors lie in every "
-            "segment. expandable_segments does the former without waits"
+            "segment. expandable_segments does the former without a cudaFree"
             if mended == ["documents"]
             else "refuted",
             "3 · Free, and out of memory",
