@@ -16,10 +16,8 @@ from helpers.check.compare import difference
 from helpers.check.judges import each
 from helpers.check.results import plain
 from helpers.check.variant import variant
-from helpers.pytorch.dispatch_mode import Looking
-from helpers.pytorch.tensors import tensors
-from helpers.simulator.accesses import accesses
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
+from helpers.simulator.sources import Product, Sources
 
 MIB = 2**20
 
@@ -230,29 +228,6 @@ def _one_by_one(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tenso
     return [torch.clamp(x @ up, min=0) @ down for x in batches]
 
 
-class _Sources(Looking):
-    """Notes from which named tensors each storage's numbers come: a tensor without numbers says so in no other way."""
-
-    def __init__(self, named: dict[Any, torch.Tensor]) -> None:
-        super().__init__()
-        self._sources = {_storage(tensor): {name} for name, tensor in named.items()}
-
-    def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        touched = list(accesses(func, args, kwargs, result))
-        read = set[Any]().union(*(self.of(tensor) for tensor, written in touched if not written))
-        there = {_storage(tensor) for tensor in tensors([args, kwargs])}
-        for tensor in (tensor for tensor, written in touched if written):
-            # what is written into keeps what it held; a new storage may lie at the address of one that is gone
-            self._sources[_storage(tensor)] = read | (self.of(tensor) if _storage(tensor) in there else set())
-
-    def of(self, tensor: torch.Tensor) -> set[Any]:
-        return self._sources.get(_storage(tensor), set())
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
-
-
 def _on_a_card(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """What was computed and reserved, and how often the host waited, on a card where tensors have no numbers."""
     asked = Documents(**fields)
@@ -261,13 +236,17 @@ def _on_a_card(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         down = torch.empty(asked.hidden, asked.out, device=gpu.device)
         batches = [torch.empty(n, asked.width, device=gpu.device) for n in asked.rows]
         held, waits, before = gpu.memory_reserved(), gpu.syncs, len(gpu.kernels)
-        with _Sources({"up": up, "down": down} | dict(enumerate(batches))) as sources:
+        with Sources({"up": up, "down": down} | dict(enumerate(batches))) as sources:
             results = plain(encode(batches, up, down))
         sizes = sorted((s["total_size"] for s in gpu.memory_snapshot()), reverse=True)
         return {
             "shapes": [list(r.shape) for r in results],
             "not of": [sorted({"up", "down"} - sources.of(r)) for r in results],
             "not of its batch": [i for i, r in enumerate(results) if i not in sources.of(r)],
+            "written": [sources.written(r, {"up", "down", i}) for i, r in enumerate(results)],
+            "flops of each": [
+                sum(of.flops for of in sources.of(r) if isinstance(of, Product)) for r in results
+            ],
             "elsewhere": sum(r.device != x.device for r, x in zip(results, batches, strict=False)),
             "flops": sum(k.flops for k in gpu.kernels[before:]),
             "reserved": gpu.max_memory_reserved() - held,
@@ -289,6 +268,11 @@ def _within(report: check.Report) -> str | None:
         if lacks or i in got["not of its batch"]:
             of = " and ".join([*["its batch"] * (i in got["not of its batch"]), *lacks])
             return f"on a GPU, result {i} holds nothing that was computed from {of}: what is multiplied has to arrive in what is returned"
+    for i, n in enumerate(rows):
+        if got["written"][i] < n * out:
+            return f"on a GPU, {got['written'][i]:,} of the {n * out:,} elements of result {i} were written with what comes from its batch, up and down; wanted all"
+        if got["flops of each"][i] < (least := 2 * n * hidden * (asked.width + out)):
+            return f"on a GPU, products of {got['flops of each'][i]:,} FLOPs arrive in result {i}; its two products have {least:,}: what is multiplied has to arrive in what is returned"
     if got["waits"]:
         return f"the host waited {got['waits']} time(s) for the GPU; wanted 0 (emptying the cache waits, .cpu() too)"
     results, wide, spare = sum(rows) * out * 4, max(rows) * hidden * 4, (64 + 2 * number) * MIB

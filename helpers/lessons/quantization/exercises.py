@@ -255,7 +255,7 @@ def _wrong_product(asked: Layer, seen: dict[str, Any]) -> str | None:
     if any(m <= 16 or m > r or a % 8 or b % 8 for m, a, b in seen["shapes"]):
         return f"_int_mm of {' × '.join(map(str, seen['shapes'][0]))}: CUDA takes more than 16 rows; and pad to 32 at the most"
     y, by_sums = seen["at first"], seen["of three times the sums"]
-    bias = asked.numbers()[1] if asked.bias else torch.zeros(asked.n)
+    bias = torch.zeros(asked.n) if (given := asked.numbers()[1]) is None else given
     off = (by_sums - bias - 3 * (y - bias)).abs() > 1e-5 * (y.abs() + bias.abs()) + 1e-30
     if bool(off.any()):
         return (
