@@ -22,6 +22,7 @@ from helpers import check, count
 from helpers.check.compare import difference
 from helpers.check.judges import each, each_value
 from helpers.pytorch.dispatch_mode import Looking
+from helpers.pytorch.flops import contracts
 from helpers.pytorch.tensors import tensors
 from helpers.simulator.accesses import accesses
 
@@ -313,14 +314,22 @@ class _Layouts(Looking):
             self.convolutions.append(tuple(t.is_contiguous(memory_format=_LAST) for t in given[:2]))
         # an operator on lists that writes in place returns nothing: its schema says what it has written
         for out in [t for t, written in accesses(func, args, kwargs, result) if written]:
-            same = [t for t in given if t.shape == out.shape and t.dim() > 2 and t is not out]
+            same = [t for t in given if _sizes(t) == _sizes(out) and t is not out]
+            if len(_sizes(out)) == 2 and contracts(name):  # a square weight is read as it lies
+                same = [t for t in same if len(set(_sizes(t))) == 2]
             if any(_order(t) != _order(out) for t in same):
                 self.turned.append((name, tuple(out.shape)))
 
 
+def _sizes(t: torch.Tensor) -> list[int]:
+    """Of its dimensions of more than 1."""
+    return [n for n in t.shape if n > 1]
+
+
 def _order(t: torch.Tensor) -> list[int]:
-    """Dimensions of more than 1, from the largest stride to the smallest."""
-    return sorted((d for d in range(t.dim()) if t.shape[d] > 1), key=t.stride, reverse=True)
+    """These dimensions, from the largest stride to the smallest."""
+    strides = [s for n, s in zip(t.shape, t.stride(), strict=True) if n > 1]
+    return sorted(range(len(strides)), key=strides.__getitem__, reverse=True)
 
 
 def _strides(weights: Any) -> list[list[int]]:

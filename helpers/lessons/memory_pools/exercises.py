@@ -3,7 +3,7 @@
 import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
 from typing import Any
@@ -15,10 +15,9 @@ from helpers import check, simulate
 from helpers.check.compare import difference
 from helpers.check.judges import each
 from helpers.check.results import plain
-from helpers.pytorch.dispatch_mode import Looking
-from helpers.pytorch.tensors import tensors
-from helpers.simulator.accesses import accesses
+from helpers.check.variant import variant
 from helpers.simulator.allocator import CachingAllocator, OutOfMemory
+from helpers.simulator.sources import Product, Sources
 
 MIB = 2**20
 
@@ -229,29 +228,6 @@ def _one_by_one(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tenso
     return [torch.clamp(x @ up, min=0) @ down for x in batches]
 
 
-class _Sources(Looking):
-    """Notes from which named tensors each storage's numbers come: a tensor without numbers says so in no other way."""
-
-    def __init__(self, named: dict[Any, torch.Tensor]) -> None:
-        super().__init__()
-        self._sources = {_storage(tensor): {name} for name, tensor in named.items()}
-
-    def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
-        touched = list(accesses(func, args, kwargs, result))
-        read = set[Any]().union(*(self.of(tensor) for tensor, written in touched if not written))
-        there = {_storage(tensor) for tensor in tensors([args, kwargs])}
-        for tensor in (tensor for tensor, written in touched if written):
-            # what is written into keeps what it held; a new storage may lie at the address of one that is gone
-            self._sources[_storage(tensor)] = read | (self.of(tensor) if _storage(tensor) in there else set())
-
-    def of(self, tensor: torch.Tensor) -> set[Any]:
-        return self._sources.get(_storage(tensor), set())
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
-
-
 def _on_a_card(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
     """What was computed and reserved, and how often the host waited, on a card where tensors have no numbers."""
     asked = Documents(**fields)
@@ -260,13 +236,17 @@ def _on_a_card(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
         down = torch.empty(asked.hidden, asked.out, device=gpu.device)
         batches = [torch.empty(n, asked.width, device=gpu.device) for n in asked.rows]
         held, waits, before = gpu.memory_reserved(), gpu.syncs, len(gpu.kernels)
-        with _Sources({"up": up, "down": down} | dict(enumerate(batches))) as sources:
+        with Sources({"up": up, "down": down} | dict(enumerate(batches))) as sources:
             results = plain(encode(batches, up, down))
         sizes = sorted((s["total_size"] for s in gpu.memory_snapshot()), reverse=True)
         return {
             "shapes": [list(r.shape) for r in results],
             "not of": [sorted({"up", "down"} - sources.of(r)) for r in results],
             "not of its batch": [i for i, r in enumerate(results) if i not in sources.of(r)],
+            "written": [sources.written(r, {"up", "down", i}) for i, r in enumerate(results)],
+            "flops of each": [
+                sum(of.flops for of in sources.of(r) if isinstance(of, Product)) for r in results
+            ],
             "elsewhere": sum(r.device != x.device for r, x in zip(results, batches, strict=False)),
             "flops": sum(k.flops for k in gpu.kernels[before:]),
             "reserved": gpu.max_memory_reserved() - held,
@@ -288,6 +268,11 @@ def _within(report: check.Report) -> str | None:
         if lacks or i in got["not of its batch"]:
             of = " and ".join([*["its batch"] * (i in got["not of its batch"]), *lacks])
             return f"on a GPU, result {i} holds nothing that was computed from {of}: what is multiplied has to arrive in what is returned"
+    for i, n in enumerate(rows):
+        if got["written"][i] < n * out:
+            return f"on a GPU, {got['written'][i]:,} of the {n * out:,} elements of result {i} were written with what comes from its batch, up and down; wanted all"
+        if got["flops of each"][i] < (least := 2 * n * hidden * (asked.width + out)):
+            return f"on a GPU, products of {got['flops of each'][i]:,} FLOPs arrive in result {i}; its two products have {least:,}: what is multiplied has to arrive in what is returned"
     if got["waits"]:
         return f"the host waited {got['waits']} time(s) for the GPU; wanted 0 (emptying the cache waits, .cpu() too)"
     results, wide, spare = sum(rows) * out * 4, max(rows) * hidden * 4, (64 + 2 * number) * MIB
@@ -323,6 +308,7 @@ class Story:
     leaks: (line, the least and the most bytes of a piece) of what every step leaves behind, in one to three pieces.
     late: from this step on another line does, too (0: none does).
     from_source: torch was built from source, so its files lie in another folder, and the project's in /srv/pytorch.
+    lines: ten, of what is no leak, and of `late`.
     """
 
     steps: int
@@ -330,29 +316,54 @@ class Story:
     late: int = 0
     from_source: bool = False
     seed: int = 0
+    lines: Sequence[str] = ()
+
+
+def _with_lines(stories: Sequence[Story]) -> list[Story]:
+    """To each its lines: of what leaks in the other stories, and others by the same names, so that no line is known for a leak."""
+    known, drawn = {_written(line): line for story in stories for line, *_ in story.leaks}, list[Story]()
+    for i, story in enumerate(stories):
+        draw = random.Random(variant(f"find_leak {i}").seed(100 * i + story.seed))
+        own = {_written(line) for line, *_ in story.leaks}
+        lines = [line for written, line in known.items() if written not in own][:8]
+        while len(lines) < 10:
+            file, name = (
+                draw.choice(("model", "train", "cache", "data")),
+                draw.choice(("step", "log", "build")),
+            )
+            if (line := f"{file}.py:{draw.randrange(5, 100)} {name}") not in own.union(lines):
+                lines.append(line)
+        draw.shuffle(lines)
+        drawn.append(replace(story, lines=lines))
+    return drawn
+
+
+def _written(line: str) -> str:
+    return line.rpartition("/")[2]
 
 
 def _snapshots(story: Story) -> list[dict[str, Any]]:
     """Weights; optimizer state from step 1 on; a cache that fills up; batches that come and go; what leaks."""
     draw, model = random.Random(story.seed), CachingAllocator(2**36)
     snapshots, passing = list[dict[str, Any]](), list[int]()
+    weights, (state, cached, prefetched, late), batch = story.lines[:2], story.lines[2:6], story.lines[6:]
 
     def take(nbytes: int, line: str, stream: int = 0, depth: int = 1) -> int:
         return model.malloc(nbytes, stream, where=_frames(line, depth, story.from_source))
 
     for i in range(6):
-        take(draw.randrange(1_000, 40_000_000), f"model.py:{7 + i % 2} build", depth=3)
+        take(draw.randrange(1_000, 40_000_000), weights[i % 2], depth=3)
     for step in range(story.steps):
         for address in passing:
             model.free(address)
         if step == 1:
             for _ in range(6):
-                take(30_000_000, "train.py:31 step")
+                take(30_000_000, state)
         if step < story.steps - 2:
-            take(50_000_000, "cache.py:12 lookup", depth=0)
+            take(50_000_000, cached, depth=0)
         sizes = [20_000_000 + 1_000_000 * (step % 3), *(draw.randrange(600, 40_000_000) for _ in range(3))]
-        passing = [take(size, f"train.py:{20 + i} step", depth=2) for i, size in enumerate(sizes)]
-        waiting = take(50_000_000, "data.py:28 prefetch", depth=0)
+        passing = [take(size, line, depth=2) for size, line in zip(sizes, batch, strict=True)]
+        waiting = take(50_000_000, prefetched, depth=0)
         model.record_stream(waiting, 1)
         model.free(waiting)  # from here on "active_pending_free"
         model.malloc(2_000, where="")  # of this nothing is known
@@ -360,7 +371,7 @@ def _snapshots(story: Story) -> list[dict[str, Any]]:
             for _ in range(draw.choice((1, 2, 3))):
                 take(draw.randint(least, most), line, stream=draw.choice((0, 2)), depth=step % 3)
         if story.late and step >= story.late:
-            take(90_000_000, "train.py:99 late", depth=0)
+            take(90_000_000, late, depth=0)
         snapshots.append(model.snapshot() | {"device_traces": [[]]})
     return snapshots
 
@@ -386,11 +397,13 @@ def _on_a_story(find_leak: Callable[..., Any], **story: Any) -> Any:
 
 def check_find_leak(*cases: Story, expect: Sequence[Any] | Callable[..., Any]) -> None:
     """expect: what is right for each of the cases, or a function of the snapshots."""
-    right = [expect(_snapshots(story)) for story in cases] if callable(expect) else expect
+    stories = _with_lines(cases)
+    right = [expect(_snapshots(story)) for story in stories] if callable(expect) else expect
     look = "4 · A snapshot names the line"
-    note = "In these stories lines 7 and 8 (weights), 31 (optimizer), 12 (a cache that fills up), 20 to 23 (batches) "
-    note += "and 28 (freed, and waiting for a stream) are no leaks."
-    check.function("find_leak", cases, right, drive=_on_a_story, look=look, note=note)
+    note = "In these stories no leaks are: two lines of weights, the optimizer's state (from step 1 on), a cache that fills up, "
+    note += "four lines of batches that come and go, and what is freed and waits for a stream. Which line is which, only their "
+    note += "bytes from snapshot to snapshot tell."
+    check.function("find_leak", stories, right, drive=_on_a_story, look=look, note=note)
 
 
 # --- 8.4 ActivationLog --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from helpers import check, ranks
+from helpers import check, count, ranks
 from helpers.check.judges import each_value
 from helpers.check.on_ranks import check_ranks, on_ranks
 from helpers.check.reference import reference
@@ -50,19 +50,22 @@ def _split(kind: Any, cases: list[list[Any]]) -> list[Any]:
 def _split_one(kind: Any, shape: list[int], hidden: int, biases: list[bool], seed: int) -> Any:
     """What this rank holds once the whole layers are gone, and of two steps the values and what was sent."""
     gc.freeze()  # only what is made from now on is looked at
-    x, grad, first, second = _inputs(shape, hidden, biases, seed)
-    params = [*first.parameters(), *second.parameters()]
-    before = [p.detach().clone() for p in params]
-    with ranks.sent() as making:
-        try:
-            made = kind(first, second)
-        except ValueError:
-            return "ValueError"
-    read_only = all(p.shape == q.shape and torch.equal(p, q) for p, q in zip(params, before, strict=True))
-    del first, second, params, before
-    gc.collect()
+    with (
+        count() as alive
+    ):  # what a graph's nodes keep is no tensor of Python's: only what was made and has not gone tells
+        x, grad, first, second = _inputs(shape, hidden, biases, seed)
+        params = [*first.parameters(), *second.parameters()]
+        before = [p.detach().clone() for p in params]
+        with ranks.sent() as making:
+            try:
+                made = kind(first, second)
+            except ValueError:
+                return "ValueError"
+        read_only = all(p.shape == q.shape and torch.equal(p, q) for p, q in zip(params, before, strict=True))
+        del first, second, params, before
+        gc.collect()
     observed: dict[str, Any] = {
-        "held": _bytes_held() - x.nbytes - grad.nbytes,
+        "held": max(alive.live_bytes, _bytes_held()) - x.nbytes - grad.nbytes,
         "steps": [],
         "read_only": read_only,
     }
@@ -154,7 +157,7 @@ def _rank_wrong(n: int, case: list[Any], rank: int, got: Any, rates: list[float]
             return f"y's type is {step['kind']}: by torch.distributed.tensor or a functional collective; write it with dist.all_reduce"
     most = 4 * ((2 * shape[-1] + biases[0]) * hidden // n + biases[1] * shape[-1]) + 256
     if got["held"] > most:
-        return f"rank {rank} holds {got['held']:,} bytes of tensors; wanted at most {most:,} (a view keeps the whole matrix)"
+        return f"rank {rank} holds {got['held']:,} bytes of tensors; wanted at most {most:,} (a view keeps the whole matrix, and so does a graph that was made of it)"
     if not got["read_only"]:
         return "first and second have changed; they are only to be read"
     kept, passed = got["alone"]

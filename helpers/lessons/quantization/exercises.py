@@ -136,16 +136,19 @@ class Layer:
 
 
 class _Integers(Looking):
-    """Sees the shapes that _int_mm gets, and whether all that is converted to int8 is finite."""
+    """Sees the shapes that _int_mm gets, and whether all that is converted to int8 is finite. sums: by what its sums are multiplied."""
 
-    def __init__(self) -> None:
+    def __init__(self, sums: int = 1) -> None:
         super().__init__()
         self.shapes: list[list[int]] = []
+        self.sums = sums
         self.finite: list[Tensor] = []
 
     def saw(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         if "int_mm" in str(func):
             self.shapes.append([*args[0].shape, args[1].shape[1]])
+            if self.sums != 1:
+                result.mul_(self.sums)
         touched = list(accesses(func, args, kwargs, result))
         # x.to(torch.int8), q.copy_(x), a list's copy_, a sum as int8: whatever makes int8 of floats; a new tensor's like is not read
         if any(t.dtype == torch.int8 for t, written in touched if written) and not _LIKE.search(str(func)):
@@ -178,6 +181,8 @@ def _use(Int8Linear: Any, **fields: Any) -> dict[str, Any]:
         shapes = list(watch.shapes)
         with torch.no_grad():
             values = {"y": y, "at first": y.clone(), "again": twin(x).clone(), "shapes": shapes}
+            with _Integers(sums=3):
+                values["of three times the sums"] = plain(twin(x)).clone()
         seen.append(values | {"peak": run.peak_live_bytes, "did": dict(run.by_operator)})
     sizes = [t.untyped_storage().nbytes() for t in state.values()]
     return {"kept": making.live_bytes, "state": sum(sizes), "seen": seen, "finite": watch.finite}
@@ -249,6 +254,14 @@ def _wrong_product(asked: Layer, seen: dict[str, Any]) -> str | None:
     r = max(rows, 32)
     if any(m <= 16 or m > r or a % 8 or b % 8 for m, a, b in seen["shapes"]):
         return f"_int_mm of {' × '.join(map(str, seen['shapes'][0]))}: CUDA takes more than 16 rows; and pad to 32 at the most"
+    y, by_sums = seen["at first"], seen["of three times the sums"]
+    bias = torch.zeros(asked.n) if (given := asked.numbers()[1]) is None else given
+    off = (by_sums - bias - 3 * (y - bias)).abs() > 1e-5 * (y.abs() + bias.abs()) + 1e-30
+    if bool(off.any()):
+        return (
+            f"values right, but with three times the sums of _int_mm ({' × '.join(map(str, seen['shapes'][0]))}) y − bias is not "
+            f"three times as large, in {int(off.sum())} of {off.numel()} numbers: they do not come from that product"
+        )
     most = 13 * r * asked.k + 12 * r * asked.n + 4096
     if seen["peak"] > most:
         return f"values right, but {seen['peak']:,} bytes alive at once in forward; wanted at most {most:,}. The weight as float32 would be {4 * asked.n * asked.k:,}"

@@ -1,6 +1,7 @@
 """Tests of lesson 01: cells and indices, contiguous or not, views of windows and blocks, one copy."""
 
 import itertools
+import math
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -148,6 +149,23 @@ def random_layouts(seed: int, many: int) -> tuple[Layout, ...]:
 
 
 @cache
+def _large_layouts(like: tuple[Layout, ...]) -> dict[Layout, bool]:
+    """Layouts → whether contiguous, with sizes that no library can number, nor smaller ones stand for; a few for each seed's `like`."""
+    r, layouts = random.Random(repr(like)), dict[Layout, bool]()
+    for _ in range(60):
+        shape = [r.choice((1, r.randint(2, 9), r.randint(10**9, 10**12))) for _ in range(r.randint(2, 5))]
+        large = r.randrange(len(shape) - 1)
+        shape[large : large + 2] = [r.randint(10**11, 10**12) for _ in range(2)]
+        stride = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+        if right := r.random() < 0.5:
+            stride = [r.randint(0, 10**12) if n == 1 else s for n, s in zip(shape, stride, strict=True)]
+        else:
+            stride[large] += r.choice((-1, 1))
+        layouts[tuple(shape), tuple(stride)] = right
+    return layouts
+
+
+@cache
 def _torch_decides(shape: tuple[int, ...], stride: tuple[int, ...]) -> bool:
     return torch.empty_strided(shape, stride, device="meta").is_contiguous()
 
@@ -158,7 +176,9 @@ def check_is_contiguous(
     """layouts: asked for one by one, and `many` in one request. wanted: of the layouts, if torch cannot decide."""
     answers = [_torch_decides(*layout) for layout in layouts] if wanted is None else wanted
     one_by_one = dict(zip(layouts, answers, strict=True))
-    in_bulk = {layout: _torch_decides(*layout) for layout in many}
+    in_bulk = {layout: _torch_decides(*layout) for layout in many} | (
+        _large_layouts(tuple(many)) if many else {}
+    )
     look = "When may neighbours merge? Its two exceptions, and when a tensor is contiguous"
     _check_integers("is_contiguous", one_by_one, in_bulk, look, note)
 

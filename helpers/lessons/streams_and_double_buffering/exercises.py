@@ -14,6 +14,7 @@ from helpers import check, simulate
 from helpers.check.judges import each
 from helpers.check.results import plain
 from helpers.check.sealed import sealed
+from helpers.simulator.sources import Sources
 
 #: a GPU that is warm: no costs of setting up
 _WARM: dict[str, Any] = {"context_s": 0.0, "library_s": 0.0, "kernel_load_s": 0.0}
@@ -232,13 +233,17 @@ def _sum_pages(answer: Callable[..., Tensor], card: str, d: int, n: int) -> dict
         gone = [torch.zeros(d, d, device=gpu.device) for _ in range(2)]
         held, first, start = gpu.memory_reserved(), len(gpu.kernels), gpu.clock_ns()
         del gone  # dropped while the GPU still writes it
-        out = plain(answer(shown := sealed(gpu), pages))
+        with Sources(dict(enumerate(pages))) as sources:
+            out = plain(answer(shown := sealed(gpu), pages))
+        arrived, products = sources.of(out), [of for of in sources.products if of.name == "aten.mm"]
         ran = gpu.kernels[first:]
         got = {
             "seconds": (max([k.end_ns for k in ran], default=start) - start) / 1e9,
             "grown": gpu.max_memory_reserved() - held,
             "sent": sum(k.bytes for k in ran if k.kind == "copy h2d"),
             "products": sum(k.name == "aten.mm" for k in ran),
+            "of pages": [sorted(product.of & {*range(n)}) for product in products],
+            "lost": [i for i, product in enumerate(products) if product not in arrived],
         }
         answer(shown, pages)  # the first call's products may still run
         gpu.synchronize()
@@ -251,6 +256,10 @@ def _wrong_sums(asked: Squares, got: dict[str, Any], most_pages: float = math.in
         return f"wanted the sum of x @ x for each, in order, on gpu.device; got {got['result']}"
     if (got["sent"], got["products"]) != (4 * asked.d**2 * asked.n, asked.n):
         return f"{got['sent']:,} bytes copied to the device and {got['products']} products x @ x computed there; wanted each page copied and each product computed, once"
+    if sorted(got["of pages"]) != [[i] for i in range(asked.n)]:
+        return f"the products were of these pages: {got['of pages']}; wanted each of its own page. What is in the buffer when it is multiplied?"
+    if got["lost"]:
+        return f"of the products {got['lost']} nothing arrives in the result"
     page = 4 * asked.d**2
     if asked.card != "values" and got["grown"] > most_pages * page + 2**22:
         return f"reserved memory grew by {got['grown'] / page:.1f} pages; wanted at most {most_pages}"

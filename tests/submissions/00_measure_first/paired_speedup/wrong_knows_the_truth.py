@@ -1,4 +1,4 @@
-# dishonest, the visible test's true ratio written down, missed one time in twenty: earns 1
+# dishonest, the visible test's true ratio written down, missed one time in twenty: earns 0
 import math
 
 import numpy as np
