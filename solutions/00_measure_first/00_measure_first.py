@@ -5,7 +5,7 @@
 #
 # Every later lesson changes some code and claims that the change helped. This lesson is about the claim. A clock
 # around a GPU call reads the wrong thing. The first run is slower than all others. Two runs of the same code differ. A
-# machine that heats up slows whatever is timed last. Each of these can show a speed-up that is not there.
+# machine that heats up slows whatever is timed last. Each can show a false speed-up.
 #
 # **Time** 60 min, in two sittings if you like (a good break is before section 3); *Further*: 77 min. **Before
 # this**: Python, and enough PyTorch to write a training loop. You need no GPU.
@@ -38,10 +38,11 @@ lesson.start(
 
 # %% [markdown]
 # Every table and picture says where its numbers come from. *live (CPU)* was measured on the machine that ran the cell;
-# *recorded (H100)* on a real GPU. A **≈** stands before each number that a clock gave. *arithmetic* needed no run.
+# *recorded (H100)* on a real GPU. A **≈** stands before what a clock gave. *arithmetic* needed no run.
 # *simulated (noisy machine)* comes from random numbers, *simulated (H100)* from a model of a GPU:
 # `simulate("H100")` gives PyTorch a GPU that is not there. **What waits for what** follows CUDA's rules. Times are
-# estimates; the line under a table says how far the worst simulated step was from its measurement.
+# estimates. The line under a table says how far the worst whole step, of any card, was from its measurement; launches can
+# be off by more (*Further*).
 #
 # ## 1 · What does a clock around a GPU call read?
 #
@@ -99,19 +100,18 @@ you.against(*experiments.timers(gpu, readings, since_s=t0, products=3), evidence
 # has barely begun. A clock that is read now has measured the CPU.
 #
 # > **Rule.** Read the clock only after `synchronize()`, at the beginning of the work and at its end. Without the first,
-# > earlier work is counted as yours. Without the second, yours is not counted. Events need only a wait before
+# > earlier work is counted as yours. Without the second, hardly any of yours is counted. Events need only a wait before
 # > `elapsed_time`.
 #
 # The second timer reads {{beside_us:.0f}} µs more than the kernels took: the first mark, one launch, its way to the GPU
 # and one wait lie inside. The events read {{events_us:.0f}} µs more: the first mark is stamped before the first kernel
-# arrives. Twenty calls share such microseconds. If you wait after *every* call, each pays them. So **wait once, not every
-# time**.
+# arrives. Many calls can share such microseconds; if you wait after *every* call, each pays them. So **wait once**.
 #
 # ### Which line is slow?
 #
-# A training step has three lines: `forward` (eight matrix products), `loss` (a mean), `log` (`loss.item()`, which brings
-# the number to the CPU). You read a clock after each line. Which line does it call the slowest? And which is it, if you
-# synchronize before each reading?
+# A training step has three lines: `forward` (eight matrix products), `loss` (a mean of squares), `log` (`loss.item()`,
+# which brings the number to the CPU). You read a clock after each line. Which line does it call the slowest? And which is
+# it, if you synchronize before each reading?
 
 # %% experiment
 you = lesson.predict(
@@ -179,8 +179,8 @@ you.against(*experiments.first_call(gpu, calls), evidence=gpu.evidence)
 
 # %% [markdown]
 # The first tensor on a GPU makes a *context* there (what the driver has to know of your process), and the first product
-# loads a library and a kernel. (How long that takes is an assumption of the simulator. That it happens once is not.) A
-# process pays for this once, but you see it in every mean: even the mean of a thousand calls is {{mean_of_1000:.1f}} times
+# loads a library and a kernel. (How long that takes is an assumption of the simulator.) A process pays once for each
+# device, library and kernel, but you see it in every mean: even the mean of a thousand calls is {{mean_of_1000:.1f}} times
 # a warm call.
 #
 # > **Rule.** Call the work first, then synchronize, then start the clock. This is the **warm-up**. On a real system more
@@ -252,7 +252,7 @@ check_time_on_gpu(
 # %% [markdown]
 # ## 3 · Noise
 #
-# Now the clock reads the right thing, and still two runs of the same code differ. To count false alarms, we make a machine
+# Now the clock is right, and still two runs of the same code differ. To count false alarms, we make a machine
 # of random numbers: most runs scatter by 3 %, and one run in ten is **disturbed** and takes up to twice as long.
 #
 # We compare A with A a thousand times, and raise an alarm whenever the two differ by 5 % or more. Every alarm is false.
@@ -308,13 +308,13 @@ experiments.drift()
 
 # %% [markdown]
 # On the left, all runs of "before" came first, and the drift hit "after". On the right, the two ran **in turns**: one run
-# of each makes a pair. The second of a pair meets slightly more drift. A coin decides which goes first, so this hits both
-# versions alike.
+# of each makes a pair. The second of a pair meets a slightly different drift, mostly more. Half of the pairs, drawn at
+# random, begin with "after", so this hits both versions alike.
 #
-# How much faster is "after"? An honest answer is an **interval** that holds the true ratio, before ÷ after, 95 times in
-# 100. If the whole interval lies above 1, the verdict is "faster"; below 1, "slower"; if 1 lies inside, "cannot tell". Our
-# interval reaches two **standard errors** to either side, on a logarithmic scale. (The standard error of a mean of n
-# numbers is their standard deviation ÷ √n. No run is disturbed here, so means will do; exercise 0.2 takes that away.)
+# How much faster is "after"? An honest answer is an **interval** that holds the true ratio, before ÷ after, at least 95
+# times in 100. If the whole interval lies above 1, the verdict is "faster"; below 1, "slower"; if 1 lies inside, "cannot
+# tell". Our interval reaches two **standard errors** to either side, on a logarithmic scale. (The standard error of a mean
+# of n numbers is their standard deviation ÷ √n. No run is disturbed here, so means will do.)
 #
 # We measure in 200 sessions, in three ways. What does each way say in most of them?
 
@@ -351,13 +351,14 @@ you.against(*experiments.sessions(sessions), evidence="simulated (noisy machine)
 # %% [markdown]
 # The first way is sure, and wrong: "slower" in {{slower}} of 200 sessions. The second is honest and useless: the drift
 # spreads both groups, so the interval is wide, and {{unsure}} sessions end in "cannot tell". The third looks only at the
-# ratio **within a pair**. Its two runs are neighbours, so the drift cancels: "faster" in {{right}} sessions.
+# ratio **within a pair**. Its two runs are neighbours, so the drift almost cancels: "faster" in {{right}} sessions.
 #
 # > **Rule.** Run the two versions in turns, in random order, and look at the ratios of the pairs.
 #
-# `compare(before, after)` does this. It warms both up, and synchronizes where they use a GPU. It takes the median of the
-# pairs' ratios, so a few disturbed runs do no harm. Here, on your CPU: 64 small sums in a Python loop against one sum over
-# all rows, and then the one sum against itself.
+# `compare(before, after)` does this, after a warm-up. It synchronizes where it sees a tensor or a model on a GPU: among the
+# arguments, or the variables that the two functions name. A list or a method hides them: then pass
+# `gpu=helpers.simulator.RealGPU()`. It takes the median of the pairs' ratios, so a few disturbed runs do no harm. Here, on
+# your CPU: 64 small sums in a Python loop against one sum over all rows, and that against itself.
 
 # %% experiment tags=["nbval-ignore-output"]
 x = torch.randn(64, 512)
@@ -378,9 +379,9 @@ live = {
 plots.speedup(live, title="Time before ÷ time after, on this machine")
 
 # %% [markdown]
-# Expect the first interval far to the right of 1, and the second around 1. Run the cell once more, whatever it said: 95 %
-# allows a false alarm now and then. If the second interval raises it again, something systematic is wrong: look for it. If
-# an interval is wide, four times as many pairs make it about half as wide.
+# Expect the first interval far to the right of 1, and the second around 1. 95 % allows a false alarm now and then, so run
+# the cell once more. If the second interval raises it again, something systematic is wrong. If an interval is wide, four
+# times as many pairs make it about half as wide.
 #
 # **Exercise 0.2 — faster, slower, or cannot tell** (★★, 12 min)
 #
@@ -408,8 +409,9 @@ def verdict(before: np.ndarray, after: np.ndarray) -> str:
         ValueError for unequal lengths.
 
     Judged by counting: of 200 series without a difference (n = 6, 10 or 30, scatter 2 % or 10 %), at most 25
-    may say anything but "cannot tell" (5 % would be 10; up to 25 allows for chance); of 200 with a change of 5 % (n = 30, scatter 2 %), 2 % (n = 30, scatter
-    0.3 %) or 1.7 % (n = 100, scatter 2 %), at least 160 must say the right word, and none the opposite one.
+    may say anything but "cannot tell" (5 % would be 10; up to 25 allows for chance and for a rough method); of
+    200 with a change of 5 % (n = 30, scatter 2 %), 2 % (n = 30, scatter 0.3 %) or 1.7 % (n = 100, scatter
+    2 %), at least 160 must say the right word, and none the opposite one.
     """
     ### BEGIN SOLUTION
     if len(before) != len(after):
@@ -464,14 +466,14 @@ check_verdict(words, machines)
 # %% [markdown]
 # ## 5 · The golden loop: measure → change → measure
 #
-# Now a whole training step: four layers, AdamW as a loop over the parameters, `loss.item()` in every step. Three changes
-# that people recommend:
+# Now a whole training step: four layers, AdamW as a loop over the parameters, `loss.item()` in every step. Three
+# recommended changes:
 #
 # - **no item**: drop `loss.item()`;
 # - **TF32**: let the GPU multiply float32 matrices with fewer digits, in less time
 #   ([`set_float32_matmul_precision`](https://docs.pytorch.org/docs/stable/generated/torch.set_float32_matmul_precision.html));
 # - **foreach**: let [AdamW](https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html) update all parameters
-#   with a few launches. (On a GPU, PyTorch does this unless you ask for the loop, as we did here.)
+#   with a few launches. (PyTorch's default on a GPU; here we ask for the loop.)
 #
 # Which change helps most on a **small** model (width 512, batch 256)? Which on a **large** one (width 2048, batch 2048)?
 
@@ -494,7 +496,7 @@ twice = {model: experiments.training_step(width, 2 * batch) for model, (width, b
 small, large = gain.values()
 busy_then, tf32_then = experiments.second_lap()
 lesson.keep(
-    item=small["no item"], tf32=small["TF32"], foreach=large["foreach"],
+    item=small["no item"], item_large=large["no item"], tf32=small["TF32"], foreach=large["foreach"],
     busy=before["small model"].busy, full=before["large model"].busy,
     twice_small=twice["small model"].seconds / before["small model"].seconds,
     twice_large=twice["large model"].seconds / before["large model"].seconds,
@@ -504,14 +506,14 @@ best = {model: max(ratios, key=ratios.get) for model, ratios in gain.items()}
 you.against(best, experiments.gains(before, gain, twice), evidence="simulated (H100)", what="helps most")
 
 # %% [markdown]
-# Each model has another winner, and the winner of one model is worth almost nothing on the other: TF32 gives
-# {{tf32:.2f}}× on the small model, foreach {{foreach:.2f}}× on the large one. The row "the GPU works" says why. In the
+# Each model has another winner, worth almost nothing on the other: TF32 gives {{tf32:.2f}}× on the small model, foreach
+# {{foreach:.2f}}× on the large one. The row "the GPU works" says why. In the
 # small step the GPU works {{busy:.0%}} of the time and waits for launches in between, so faster arithmetic saves nothing.
-# foreach saves launches. It also replaces many tiny kernels by a few, so the GPU itself has less to do. In the large step
-# the GPU works {{full:.0%}} of the time, so only less work for the GPU helps: here, cheaper products. And dropping
-# `.item()`, the line that section 1 blamed, gives {{item:.2f}}×.
+# foreach saves launches: it replaces many tiny kernels by a few. In the large step the GPU works {{full:.0%}} of the time,
+# so only less work helps: here, cheaper products. And dropping `.item()`, which section 1 blamed, gives
+# {{item:.2f}}× on the small model, {{item_large:.2f}}× on the large.
 #
-# Which of the two do you have? One measurement says it: **double the batch** (the last row). The
+# Which of the two do you have? If no data is loaded, one measurement says it: **double the batch** (the last row). The
 # small step takes {{twice_small:.2f}} times as long: its GPU had time to spare. The large step takes
 # {{twice_large:.2f}} times as long: its GPU was the limit.
 #
@@ -519,14 +521,14 @@ you.against(best, experiments.gains(before, gain, twice), evidence="simulated (H
 # > have made the step slower. Then ask again what limits you.
 #
 # A second lap on the small model: with foreach, its GPU works {{busy_then:.0%}} of the time. So launches no longer limit it,
-# and TF32, worth nothing before, now gives {{tf32_then:.2f}}×, until launches limit it again.
+# and TF32 now gives {{tf32_then:.2f}}×.
 
 # %% [markdown]
 # ## The running example
 #
-# One training script goes through the whole course: a small language model, a GPT, learns a text byte by byte. It is
-# correct, and slow in a dozen ways. Near its end, each lesson replaces a function of this script, and a **scoreboard** says
-# what was gained, if anything. Read only `train`, at the end: it puts the other functions together.
+# One training script goes through the course: a small language model, a GPT, learns a text byte by byte. It is correct,
+# and slow. Most lessons up to 16 replace a function of it, or a few, and a **scoreboard** says what was gained, if
+# anything. Read only `train`, at the end: it puts the other functions together.
 
 # %% experiment
 from helpers import running_example
@@ -551,9 +553,9 @@ scored
 # %% [markdown]
 # ## Your own script
 #
-# Every tool of this course looks at **warm steps**. So first take the body of your script's loop out of `main()`, and make
-# it a function `step(batch)`. Six names are enough for all lessons: `model`, `optimizer`, `loss_fn`, `loader`, `device`,
-# `step`. This is a toy script in that form:
+# Most tools of this course look at **warm steps**. So first make the body of your script's loop a function
+# `step(batch)`, outside `main()`. Six names are enough for most lessons: `model`, `optimizer`, `loss_fn`, `loader`, `device`,
+# `step`. A toy script in that form:
 
 # %% experiment
 from torch import nn
@@ -577,7 +579,7 @@ def step(batch):
 
 
 # %% [markdown]
-# Look first at one number: the median time of a warm step. The lines below work on those names, in your script too.
+# The lines below print the median time of a warm step. They work on those names, in your script too.
 # [`torch.utils.benchmark`](https://docs.pytorch.org/docs/stable/benchmark_utils.html) waits for a GPU by itself, and
 # computes in one CPU thread unless you set `num_threads`.
 
@@ -595,16 +597,17 @@ for _ in range(2):  # the same code twice
     )
 
 # %% [markdown]
-# If the two medians differ by 5 %, you cannot see a gain of 5 % in this way. `compare(step_before, step_after, batch)` may.
-# Try first a batch of twice the size. If the step takes hardly longer, the GPU has time to spare: look for launches, waits
-# and slow data (lessons 02 to 07). And look for switches that somebody left on (*Further*).
+# If the two medians differ by 5 %, you cannot see a gain of 5 % this way. `compare(step_before, step_after, batch)` may.
+# Try first a batch of twice the size. If the step takes hardly longer, the GPU has time to spare: look for launches and
+# waits (lessons 02, 03 and 05 to 07), and for switches left on (*Further*). Slow data does not show here:
+# time the loop with its loader too (lesson 04).
 
 # %% [markdown]
 # ## Sources on trial
 #
-# The course tests claims from four texts on fast PyTorch. In the table of one, 800 → 200 ms is an improvement by 400 %, and
-# 45 → 90 % one by 100 %. The first number is a ratio, the second a gain. So say "takes 0.25 of the time" or "4.0× as fast",
-# never "400 % faster".
+# The course tests claims from texts on fast PyTorch (lesson 18). In the table of "torch.compile in practice, 300 % faster
+# training", 800 → 200 ms is an improvement by 400 %, and 45 → 90 % one by 100 %. The first number is a ratio, the second a
+# gain. So say "takes 0.25 of the time" or "4.0× as fast", never "400 % faster".
 
 # %% experiment
 from helpers.lessons.measure_first import claims
@@ -621,8 +624,8 @@ lesson.verdicts(
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | Synchronize before you read the clock, at both ends | you want the CPU's own share: do not wait |
-# | Warm up until the readings stop falling | the start is what your user waits for, as in a command-line tool |
-# | Report the median | a user waits for the slowest run: report the 99th percentile |
+# | Warm up until the readings stop falling | the start is what your user waits for |
+# | Report the median | slow runs count: report the 99th percentile too |
 # | Pairs in random order, ratio and interval | one run changes the next (a cache fills): pair whole processes |
 # | One change at a time, on your own model | two changes that only work together |
 #
@@ -651,7 +654,7 @@ lesson.progress()
 # long: try `return paired(before, after)` first, and read what the test says. Then write an interval whose middle a
 # disturbed pair does not move. The **bootstrap** needs no theory: draw n of the n pairs with replacement (a pair may be
 # drawn twice), take the middle of the draw, do that a thousand times, and see how far the middles scatter. Any honest
-# interval will do. The test counts how often it holds the truth.
+# interval will do that is not too wide. The test counts how often it holds the truth.
 #
 # <details><summary>Hint 1</summary>First turn each pair into one number. A ratio of 2 and a ratio of ½
 # should be equally far from 1. Then: which summary of section 3 dropped a disturbed run?</details>
@@ -879,8 +882,9 @@ you.against(*experiments.switches(switched), evidence="live (CPU)")
 
 # %% [markdown]
 # Anomaly detection looks for NaN in every gradient, and the CPU has to know the answer: a wait (lesson 03) for each. It also
-# writes down a traceback for each node. The assert does the same for each weight. Deterministic algorithms cost nothing here.
-# Where an operator has an ordered version of its own, they cost what that version costs, and new memory is filled.
+# writes down a traceback for each node. The assert does the same for each weight. Deterministic algorithms add no
+# operators and no waits here. But an ordered version can be slower, and memory from `torch.empty` is filled: these counts
+# show neither.
 #
 # Three more switches add no operators, and time all the same. `CUDA_LAUNCH_BLOCKING=1` makes the CPU wait after every launch,
 # and a profiler that was never stopped records for ever. `torch.backends.cudnn.deterministic = True` forbids the convolutions
@@ -888,7 +892,8 @@ you.against(*experiments.switches(switched), evidence="live (CPU)")
 # them by hand:
 #
 # ```bash
-# grep -nE "anomaly|deterministic|LAUNCH_BLOCKING|profile\(|assert .*\.(all|any)\(" *.py
+# grep -rnE "anomaly|deterministic|LAUNCH_BLOCKING|profile\(|assert .*\.(all|any)\(" --include="*.py" --include="*.sh" .
+# env | grep LAUNCH_BLOCKING
 # ```
 #
 # ### Start small (19 min)
@@ -998,8 +1003,8 @@ print(f"median of A ÷ median of A again: ≈ {again['A'].median_s / again['A ag
 plots.samples(again, evidence="live (CPU)", title="The same code, timed 40 times, twice")
 
 # %% [markdown]
-# The ratio that the cell printed is a "speed-up" of code that did not change. On a calm machine it is under one per cent; on
-# a busy one it can be anything.
+# The ratio that the cell printed is a "speed-up" of code that did not change. On a calm machine it is usually close
+# to 1; on a busy one it can be anything, and close to 1 by chance.
 #
 # ### What a pair of events reads (2 min)
 #
@@ -1036,7 +1041,7 @@ experiments.changes(experiments.together())
 # nvidia-smi --reset-gpu-clocks
 # ```
 #
-# Where you cannot, as on most rented GPUs, log the clock beside the times.
+# Where you cannot, log the clock beside the times.
 #
 # ### On a real GPU (2 min)
 #
@@ -1047,10 +1052,11 @@ experiments.changes(experiments.together())
 from helpers import recordings
 
 results = recordings.side_by_side("00/three_timers")
-lesson.keep(launch_longer=experiments.launches_slower(results))
+launch_longer, product_longer = experiments.longer(results)
+lesson.keep(launch_longer=launch_longer, product_longer=product_longer)
 experiments.on_a_gpu(results)
 
 # %% [markdown]
-# The first row is the launches: one takes {{launch_longer:.1f}} times as long on the recorded machine as on the simulated one.
-# So trust the simulator less where a step waits for launches. On that machine, the small model of section 5 would probably
-# wait longer than simulated.
+# The first row is the launches: one takes ≈ {{launch_longer:.1f}} times as long on the recorded machine as on the simulated
+# one. A product (the last row) takes ≈ {{product_longer:.2f}} times as long there. So trust the simulator less where a step
+# waits for launches. On that machine, the small model of section 5 would probably wait longer than simulated.
