@@ -552,7 +552,7 @@ board
 # %% [markdown]
 # Two changed parts, and a step has {{script_after:,.0f}} operators in place of {{script_before:,.0f}}. On the simulated H100
 # the step is {{script_faster:.2f}} times as fast: {{script_won_ms:.2f}} ms shorter. Its kernels are {{kernels_won_ms:.2f}} ms
-# shorter too. So in the simulator all that was won is kernel time: at {{launch_us:.0f}} µs each, launches take less time than
+# shorter. So in the simulator all that was won is kernel time: at {{launch_us:.0f}} µs each, launches take less time than
 # kernels. At {{real_launch_us:.0f}} µs, as on the machine recorded above, they would take about as long, and fewer would win,
 # too. The larger gain is memory: {{script_saved_mib:.0f}} MiB less at the peak.
 # The formula writes the scores, the masked scores and their softmax to memory, each with context × context numbers for every
@@ -593,20 +593,20 @@ from timeit import repeat
 
 one = torch.ones(1)
 call_us = min(repeat(lambda: one + one, number=1000)) * 1e3
-step_us = min(repeat(lambda: step(batch), number=10)) * 1e5
+step_us = min(repeat(lambda: step(batch), number=10, repeat=20)) * 1e5
 for what, number in {"outer": len(calls) - len(inside), "all": len(calls)}.items():
     print(
         f"{what} calls: {number} × {call_us:.1f} µs = {number * call_us:.0f} µs, of a step of {step_us:.0f} µs"
     )
 
 # %% [markdown]
-# The truth lies perhaps between the two products: an inner call passes the dispatcher again, but not Python. By both, calls
-# are not the main part of this step. The most frequent are AdamW's: for each parameter it turns numbers into tensors again and
-# again. So of the calls, I would remove these first (lesson 06).
+# The truth lies perhaps between the two products: an inner call passes the dispatcher again, but not Python. The most
+# frequent calls are AdamW's: for each parameter it turns numbers into tensors again and again. I would remove these first
+# (lesson 06).
 #
-# What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line. With
-# the simulated card (`where` runs any function there) each line gets the time that Python took in it, measured on your
-# machine:
+# What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line.
+# `where` runs any function with the simulated card, and says what Python took in each line, measured on your machine. (A step
+# between other work takes longer than above, where it ran again and again.)
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.own_script import where

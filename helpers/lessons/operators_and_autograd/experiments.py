@@ -155,7 +155,13 @@ def what_fusion_gives(fused: Fused, evidence: str) -> Table:
         )
         for name, (hand, has) in fused.items()
     ]
-    columns = ["written out → PyTorch's operator", "launches", "MB moved", "time, µs", "largest of launches, bytes, arithmetic"]
+    columns = [
+        "written out → PyTorch's operator",
+        "launches",
+        "MB moved",
+        "time, µs",
+        "largest of launches, bytes, arithmetic",
+    ]
     caption = "forward only; the time includes the way to the GPU and one synchronize"
     return table(rows, columns, evidence=evidence, caption=caption)
 
