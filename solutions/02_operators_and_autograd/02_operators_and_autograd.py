@@ -4,10 +4,9 @@
 # ## Where does the time of a small operator go?
 #
 # You write `x + y`. Before the first two numbers are added, the call goes out of Python, through PyTorch's
-# dispatcher and past autograd. For a large tensor the addition takes nearly all of the time. For a small tensor this
-# call takes nearly all of the time. Real code has many small operators: biases, norms, masks, losses, optimizer steps.
-# This lesson finds the size at which the two parts are equal. Then it shows what autograd adds: a graph, and the
-# memory that the graph holds.
+# dispatcher and past autograd. For a large tensor the addition takes nearly all of the time, for a small one this call.
+# Real code has many small operators: biases, norms, masks, losses, optimizer steps.
+# This lesson finds the size at which the two parts are equal. Then it shows what autograd adds: a graph that holds memory.
 #
 # **Time** 60 min, with two exercises; *Further*: 89 min, with two more.
 # **Before this** lessons 00 (measuring) and 01 (storage and stride); you have called `.backward()` before.
@@ -63,15 +62,14 @@ you.against(few_or_many(counted), which_operators(counted), evidence="live (CPU)
 # name in Python says little about the number of operators. The last four functions are all composite:
 #
 # - `layer_norm` becomes one operator. `linear` becomes two, because it needs the view `w.t()`.
-# - `einsum` becomes {{einsum}}. One of them, `bmm`, does the work. The other {{einsum_views}} are views, which give the inputs
-#   and the result of `bmm` the right shapes.
+# - `einsum` becomes {{einsum}}. One of them, `bmm`, does the work. The other {{einsum_views}} are views, which give its inputs
+#   and its result the right shapes.
 # - `cosine_similarity` becomes {{cosine}}, and none of them is a view.
 #
 # ## 2 · Overhead against size
 #
 # The time of `x + y` has two parts. The **call** takes the same time for every size: Python, the dispatcher, a new
-# tensor. The **work** grows with the number of elements. At some size the two parts are equal. This size is the
-# **crossover**.
+# tensor. The **work** grows with the number of elements. At some size the two parts are equal: the **crossover**.
 #
 # The simulator assumes that a call takes {{launch_us:.0f}} µs on a GPU, and that the memory of an H100 moves
 # {{gb_s:,.0f}} GB in a second. On a CPU both numbers are smaller. How many float32 elements does `x + y` have at its
@@ -132,7 +130,8 @@ you.against(
 #
 # For the H100 you can calculate the crossover. `x + y` moves 12 bytes for each element: two reads of 4 bytes, one write.
 # During the {{launch_us:.0f}} µs of one launch the memory moves {{gpu_mb:.0f}} MB, the bytes of {{gpu_millions:.2f}} million
-# elements. A faster memory moves the crossover to the right. So does a slower call. Here is a real H100:
+# elements. A faster memory moves the crossover to the right. So does a slower call. Here is a real H100, recorded with
+# PyTorch 2.11:
 
 # %% experiment
 from helpers.lessons.operators_and_autograd.experiments import on_real_card
@@ -144,8 +143,8 @@ crossover(real.sizes, real.seconds, evidence=real.evidence, title="A real H100",
 
 # %% [markdown]
 # The slope is nearly the simulated one: the real memory moves {{real_gb_s:,.0f}} GB in a second. The floor is not: this
-# machine needs {{real_launch_us:.0f}} µs for a call. **The card sets the slope, and the CPU beside it the floor.** So the
-# crossover lies at {{real_millions:.1f}} million elements. Only your own machine can tell you yours (*Further*).
+# machine needs {{real_launch_us:.0f}} µs for a call of `x + y`. **The card sets the slope, and the CPU beside it the floor.** So
+# the crossover lies at {{real_millions:.1f}} million elements. Only your own machine can tell you yours (*Further*).
 #
 # Other operators move other bytes for each element. So count **bytes read and written**: the crossover is floor ×
 # bandwidth, {{real_mb:.0f}} MB on this card. What takes longer there, the call or moving the bytes?
@@ -178,7 +177,7 @@ you.against(
 # ## 3 · Operators that exist already
 #
 # When the number of operators is the time, use an operator that does several steps at once. Below are five
-# computations, written out: one operator for each step of the formula. PyTorch has one function for each computation.
+# computations, written out: nearly one operator for each step. PyTorch has one function for each computation.
 # How many launches does each written-out form need? A view is no launch.
 
 
@@ -225,13 +224,13 @@ you.against(launches(fused), gains, evidence="simulated (H100)", what="launches"
 # results between the steps of one kernel never leave the chip. So there are fewer launches, and fewer bytes.
 #
 # - `a + b * c`, the norm and the cross-entropy work on about half a million elements. That is below the crossover: fewer
-#   launches help them. (The fused norm moves half the bytes of the fused `a + b * c` and yet takes longer: a kernel that
-#   adds along rows is slower than one that goes element by element.)
+#   launches help them. (The fused norm moves half the bytes of the fused `a + b * c` and yet takes longer: the simulator
+#   charges a norm more time for its start and end.)
 # - Attention has 8 sequences of 512 tokens and 16 heads, so its scores have 8 · 16 · 512 · 512 elements: fewer bytes help
 #   it. Written out, it writes and reads the scores several times. The fused kernel never writes all of them. In float32 this
 #   is PyTorch's *memory-efficient* kernel. The best known one, [FlashAttention](https://arxiv.org/abs/2205.14135), takes
 #   half precision only on a CUDA GPU.
-# - In the product with a bias, arithmetic is the largest part. The simulator sees little gain. And the real card?
+# - In the product with a bias, the kernel itself takes most of the time. The simulator sees little gain. And the real card?
 
 # %% experiment
 from helpers.lessons.operators_and_autograd.experiments import what_fusion_gave
@@ -239,16 +238,15 @@ from helpers.lessons.operators_and_autograd.experiments import what_fusion_gave
 what_fusion_gave()
 
 # %% [markdown]
-# Where kernels are short, the CPU sets the time, and fewer launches win much, though not in proportion: one call can cost the
-# CPU more than another. Where kernels are long, as in attention, the CPU does not matter.
+# Where kernels are short, the CPU sets the time, and fewer launches win much, though not in proportion: calls differ.
+# Where kernels are long, as in attention, the CPU does not matter.
 #
-# **For the product with a bias the simulator is wrong.** It takes a product of this size for slower than it is: the card's
-# fused form needs less than half of the simulated time. So launches count here too, and written out there are three,
-# because the library starts one kernel more for its product.
+# **The simulator is wrong here, in two ways.** Its calls are too cheap: with short kernels this machine needs up to 3.3 times as
+# long. (The 32% are for whole steps.) Its product is too slow: the card's fused form needs about half of the simulated time.
+# Written out, the card runs one kernel more than simulated.
 #
 # **The rule.** Count operators where tensors are small, and bytes where they are large. Use PyTorch's operator where
-# it has one for several of your steps. Check with `count`, because the name of a function does not tell you the
-# number.
+# it has one for several of your steps. Check with `count`.
 #
 # **Exercise 2.1 — few operators** (★★, 13 min)
 #
@@ -259,7 +257,7 @@ what_fusion_gave()
 # <details><summary>Hint 1</summary>Mark which lines of <code>block_plain</code> belong to one
 # idea: a matrix product with a bias, a gated sum, a normalisation with scale and shift, an activation.</details>
 #
-# <details><summary>Hint 2</summary>All four ideas have an operator. Few people know the gated sum: look at the
+# <details><summary>Hint 2</summary>All four ideas have an operator. For the gated sum, look at the
 # operators whose names begin with <code>addc</code>. What is <code>z · sigmoid(z)</code> called?</details>
 #
 # <details><summary>The idea</summary><code>F.linear</code> (a view and <code>addmm</code>),
@@ -345,8 +343,8 @@ check_block(layer(9, 5, 6, torch.float64, trained=True, frozen=2), gradients=Tru
 # %% [markdown]
 # ## 4 · What keeps a graph alive
 #
-# In training, the forward also builds a **graph**. Every operator whose inputs want a gradient adds a **node** to it:
-# the function that will do this operator's part of the backward. A node **keeps** in memory the tensors that it will
+# In training, the forward also builds a **graph**. Every operator that has a derivative, and whose inputs want a gradient, adds
+# a **node** to it: the function that will do its part of the backward. A node **keeps** in memory the tensors that it will
 # need: that of `tanh` its result, those of `square` and `abs` their input. A tensor with a `grad_fn` holds its node, and
 # the node holds the graph below it.
 #
@@ -527,7 +525,7 @@ check_train(
 # ## The running example
 #
 # The script writes attention as a formula: two products, a mask that is built anew in every layer, a softmax. The formula of
-# GELU is written out too. PyTorch has one operator for each. `is_causal=True` says what the mask said, and no mask is built.
+# GELU is written out too. PyTorch has one operator for each. `is_causal=True` says what the mask said.
 
 # %% experiment
 from helpers import running_example
@@ -554,8 +552,9 @@ board
 # %% [markdown]
 # Two changed parts, and a step has {{script_after:,.0f}} operators in place of {{script_before:,.0f}}. On the simulated H100
 # the step is {{script_faster:.2f}} times as fast: {{script_won_ms:.2f}} ms shorter. Its kernels are {{kernels_won_ms:.2f}} ms
-# shorter too. So everything that was won is kernel time. Fewer launches won nothing, since here the kernels take
-# longer than the launches. The larger gain is memory: {{script_saved_mib:.0f}} MiB less at the peak.
+# shorter. So in the simulator all that was won is kernel time: at {{launch_us:.0f}} µs each, launches take less time than
+# kernels. At {{real_launch_us:.0f}} µs, as on the machine recorded above, they would take about as long, and fewer would win,
+# too. The larger gain is memory: {{script_saved_mib:.0f}} MiB less at the peak.
 # The formula writes the scores, the masked scores and their softmax to memory, each with context × context numbers for every
 # head, and it keeps softmax and mask for the backward pass. The fused operator writes none of them. The formula of GELU, too,
 # keeps several tensors; the fused operator keeps its input alone.
@@ -565,8 +564,8 @@ board
 #
 # Look first at the number of calls in one step, and multiply it by the time of one call. Is the product near the time of
 # your step? Then try first to remove calls: a Python loop over samples, heads or equal layers, a norm, a loss or attention
-# that is written out. Start with what is called most often. If the product is small, calls are not the problem. If memory
-# grows, look for what outlives a step and has a `grad_fn`.
+# that is written out. If the product is small, calls are not the problem. If memory grows, look for what outlives a step and
+# has a `grad_fn`.
 #
 # The profiler sees a composite function *before* it is taken apart, and its parts inside of it. So here `linear` is one
 # call, where `count` finds two operators.
@@ -594,20 +593,20 @@ from timeit import repeat
 
 one = torch.ones(1)
 call_us = min(repeat(lambda: one + one, number=1000)) * 1e3
-step_us = min(repeat(lambda: step(batch), number=10)) * 1e5
+step_us = min(repeat(lambda: step(batch), number=10, repeat=20)) * 1e5
 for what, number in {"outer": len(calls) - len(inside), "all": len(calls)}.items():
     print(
         f"{what} calls: {number} × {call_us:.1f} µs = {number * call_us:.0f} µs, of a step of {step_us:.0f} µs"
     )
 
 # %% [markdown]
-# The truth lies between the two products: an inner call passes the dispatcher again, but not Python. The calls that come most
-# often are AdamW's: for each parameter it turns numbers into tensors again and again. So here I would change the optimizer
-# first (lesson 06).
+# The truth lies perhaps between the two products: an inner call passes the dispatcher again, but not Python. The most
+# frequent calls are AdamW's: for each parameter it turns numbers into tensors again and again. I would remove these first
+# (lesson 06).
 #
-# What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line. With
-# the simulated card (`where` runs any function there) each line gets the time that Python took in it, measured on your
-# machine:
+# What is not in the list is **Python itself**. Is the step much longer than its operators together? Then ask which line.
+# `where` runs any function with the simulated card, and says what Python took in each line, measured on your machine. (A step
+# between other work takes longer than above, where it ran again and again.)
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.own_script import where
@@ -691,14 +690,15 @@ for rows in (64, 16_384):
             print(f"{rows:6,} rows, {name:6}: {1e6 * (gpu.clock() - began):6.1f} µs")
 
 # %% [markdown]
-# The same numbers come out. The gain is a tenth with few rows and nearly a fifth with many, and it is no gain of calls: in both
-# cases the kernels take longer than their launches. In the simulator, as on real cards, a kernel loses time at its start and at
-# its end, when not all of the card has work. One product loses it once, three products lose it three times. The same holds for
-# the gate and the input of a gated MLP, and for several heads that read one input.
+# The same numbers come out. With few rows the gain is a tenth: two calls are saved, but the one kernel takes longer than each of
+# the three. With many rows it is nearly a fifth: in the simulator a kernel loses time at its start and at its end, when not all
+# of the card has work. One product loses it once, three products lose it three times. On the machine recorded above a call costs
+# more, so there few rows should gain more (not measured). You can merge in the same way the gate and the input of a gated MLP,
+# and several heads that read one input.
 #
 # ### What a call consists of (4 min)
 #
-# Each row below adds one thing to the row above.
+# Each row below does more than the row above.
 
 # %% experiment
 from helpers.lessons.operators_and_autograd.experiments import times
@@ -717,7 +717,7 @@ times(
 
 # %% [markdown]
 # The times are those of this machine. Look at two rows. A view, which moves no data, already costs many times as much as
-# an empty Python function. And one `backward` on one element costs more than ten forward calls.
+# an empty Python function. And one `backward` on one element costs several times as much as its forward.
 #
 # You can watch a call on its way. A *function mode* stands above everything and sees what your line calls. A *dispatch
 # mode* stands below autograd and sees what goes on to a kernel. `count` is built from these two.
@@ -754,10 +754,10 @@ lesson.table(path, ["where", "what happens"], evidence="live (CPU)")
 # - `AutocastCPU` is a stop only while autocast is on.
 # - `AutogradCPU` makes a node if an input wants a gradient. It also takes composite functions apart: `linear` became
 #   two operators.
-# - `ADInplaceOrView` keeps a record of views and of changes in place.
+# - `ADInplaceOrView` keeps a record of views and of changes in place. Other operators pass it.
 # - `CPU` is the kernel.
 #
-# Every operator pays for these stops, whatever the size of its tensors. The two base classes of the cell stand in
+# Every operator pays for its stops, whatever the size of its tensors. The two base classes of the cell stand in
 # PyTorch's manual under [Extending PyTorch](https://docs.pytorch.org/docs/stable/notes/extending.html).
 #
 # ### What a node keeps (6 min)
@@ -815,8 +815,8 @@ you.against(kept, evidence="live (CPU)", what="kept, in tensors like x")
 # `sigmoid` need only their result, `silu` only its input. `where` needs its condition, and a bool is one byte.
 #
 # Written out, a function keeps what *each* of its steps needs. `x * torch.sigmoid(x)` keeps {{silu_written:.0f}}
-# tensors, `F.silu(x)` keeps {{silu:.0f}}, and their values are the same. So a fused operator saves memory as well as
-# time. All these kept tensors are in memory together when the forward ends.
+# tensors, `F.silu(x)` keeps {{silu:.0f}}, and their values are the same. So a fused operator can save memory as well
+# as time. All these kept tensors are in memory together when the forward ends.
 #
 # ### In place, and what it breaks (6 min)
 #
@@ -846,9 +846,9 @@ measured = {
 you.against(measured, by_change(endings), needed(endings), evidence="live (CPU)")
 
 # %% [markdown]
-# Every tensor has a **version counter**. Each in-place operator raises the counter by one, with `no_grad` or without,
-# and `.detach()` shares the counter. A node remembers the version of what it keeps. If the two versions differ when
-# backward comes, backward raises
+# Every tensor has a **version counter**, but for those made in `inference_mode`. Each in-place operator raises the counter by
+# one, with `no_grad` or without, and `.detach()` shares the counter. A node remembers the version of what it keeps. If the two
+# versions differ when backward comes, backward raises
 # ([`saved_variable.cpp`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/autograd/saved_variable.cpp)). So
 # `sin`, which keeps its input, objects to a changed input. `exp` keeps its result and objects to a changed result. What
 # no node keeps may be changed.
@@ -873,9 +873,9 @@ autograd_graph(
 # `z` is the result that `exp` kept, and the input that `sin` kept. So one `add_` breaks two nodes. `z = z + 1` would
 # break none: it makes a new tensor, and the old tensor stays as it was.
 #
-# **The rule.** A change in place is safe on what no node keeps: the result of `+`, of `mean`, of a matrix product or a
-# `cat`. It saves one allocation and no launch. Never write through `.data`. Write under `torch.no_grad()` instead, and
-# the check stays on.
+# **The rule.** A change in place is safe on what no node keeps: say the result of `+`, of `mean`, of a matrix product or a
+# `cat`, unless the next operator keeps its input. It saves one allocation and no launch. Never write through `.data`. Write
+# under `torch.no_grad()` instead, and the check stays on.
 #
 # ### A Function that keeps less (30 min)
 #
@@ -1070,7 +1070,7 @@ each_tried(["made_there._version", "made_there.add_(1)", "asks + made_there", "a
 #
 # ### From a loop over samples to one batch (30 min)
 #
-# A Python loop over samples is the most expensive way to use small operators: it multiplies the calls by the batch.
+# A Python loop over samples is an expensive way to use small operators: it multiplies the calls by the batch.
 # Sometimes one more dimension replaces the loop. Sometimes it takes a formula, which can save memory too.
 #
 # **Exercise 2.4 — gradient norms, sample by sample** (★★★, 26 min)
@@ -1084,8 +1084,8 @@ each_tried(["made_there._version", "made_there.add_(1)", "asks + made_there", "a
 # layer. The gradient of the layer's weight is an outer product: δ times the layer's input x. What is the length of an
 # outer product?</details>
 #
-# <details><summary>Hint 2</summary>‖δ xᵀ‖² = ‖δ‖²·‖x‖², and the bias adds ‖δ‖². So all you need is δ of
-# both layers for the whole batch, each of them (batch, features).</details>
+# <details><summary>Hint 2</summary>‖δ xᵀ‖² = ‖δ‖²·‖x‖², and the bias adds ‖δ‖². So beside x and h
+# all you need is δ of both layers for the whole batch, each of them (batch, features).</details>
 #
 # <details><summary>The idea</summary>δ₂ = softmax(logits) − one-hot(y); δ₁ = (δ₂ w₂)·(1 − h²). Or let
 # autograd find them: the gradient of the <em>sum</em> of the losses with respect to the two pre-activations

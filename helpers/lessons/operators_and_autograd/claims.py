@@ -40,8 +40,8 @@ def overhead(card: Any) -> Claim:
         "02-overhead",
         "book-notes",
         "operator overhead is a main performance killer",
-        f"x + y, simulated {card.name}: below {crossing:,} elements the time is the launch's; on this CPU "
-        "the picture of section 2 has the same shape",
+        f"x + y, simulated {card.name}: below {crossing / 1e6:.1f} million elements the time is the launch's; section 2 "
+        "shows this CPU and a recorded GPU, which cross at other sizes",
         "partly: holds when tensors are smaller than the crossover; above it, bytes or arithmetic take the time"
         if 1000 < crossing < 2**30
         else "refuted"
@@ -59,8 +59,8 @@ def fusion(fused: Fused) -> Claim:
         "02-fusion",
         "guide",
         "fusion means fewer launches, less memory access",
-        f"of {len(fused)} computations against PyTorch's fused operators: fewer launches in {fewer}, fewer bytes "
-        f"moved in {leaner}",
+        f"of {len(fused)} computations against PyTorch's fused operators, in the simulator: fewer launches in {fewer}, "
+        f"fewer bytes moved in {leaner}",
         "confirmed"
         if fewer == leaner == len(fused)
         else "partly: holds when the fused operator is one kernel",

@@ -84,7 +84,7 @@ def times(calls: Mapping[str, Callable[[], Any]]) -> Table:
 
 
 class Ran(NamedTuple):
-    """What a function did on a simulated GPU. largest: what would take longest by itself."""
+    """What a function did on a simulated GPU. largest: which of launches, bytes and arithmetic would take longest by itself."""
 
     launches: int
     bytes: int
@@ -144,7 +144,7 @@ def launches(fused: Fused) -> dict[str, str]:
 
 
 def what_fusion_gives(fused: Fused, evidence: str) -> Table:
-    """Launches, bytes, time, and the largest part: written out → as PyTorch has it."""
+    """Launches, bytes, time, and which of launches, bytes and arithmetic is largest: written out → as PyTorch has it."""
     rows = [
         (
             name,
@@ -155,7 +155,13 @@ def what_fusion_gives(fused: Fused, evidence: str) -> Table:
         )
         for name, (hand, has) in fused.items()
     ]
-    columns = ["written out → PyTorch's operator", "launches", "MB moved", "time, µs", "the largest part"]
+    columns = [
+        "written out → PyTorch's operator",
+        "launches",
+        "MB moved",
+        "time, µs",
+        "largest of launches, bytes, arithmetic",
+    ]
     caption = "forward only; the time includes the way to the GPU and one synchronize"
     return table(rows, columns, evidence=evidence, caption=caption)
 
@@ -201,7 +207,7 @@ def moved_and_time(operators: Mapping[str, int], real: Real) -> Table:
         (what, f"{moved / 1e6:.2f}", f"{moved / real.bytes_per_s * 1e6:.2f}", f"{real.launch_s * 1e6:.1f}")
         for what, moved in operators.items()
     ]
-    columns = ["operator", "MB moved", "÷ bandwidth, µs", "a call, µs"]
+    columns = ["operator", "MB moved", "÷ bandwidth, µs", "a call of x + y, µs"]
     return table(rows, columns, evidence=real.evidence)
 
 
