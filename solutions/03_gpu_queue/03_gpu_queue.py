@@ -70,16 +70,16 @@ you.against_ratios(
 )
 
 # %% [markdown]
-# In pictures and traces the CPU is called the *host*, and a queue of the GPU is called a *stream*. (The ordinary
+# In pictures and traces the CPU is called the *host*, and a queue of the GPU a *stream*. (The ordinary
 # queue has the number 7 in traces of NVIDIA's cards.) The curve at the bottom is the **queue depth**: launches that
 # have been made and have not started yet.
 #
-# - Small layers: every kernel is over before the next launch arrives, so the depth is 0 or {{deepest}}. (Even on a free
-#   GPU {{way_us:.1f}} µs pass between a launch and its start.) The GPU waits for every launch. The picture calls this idle
-#   time *short kernels*.
-# - Large layers: the CPU puts all four steps into the queue before the GPU has done the first. Then, at the end of the
-#   program, it waits in `synchronize`. (A real queue is finite. When it is full, the launch itself waits.) A GPU twice as
-#   fast gives less than 2, and shorter kernels gain less: each loses some time at its start and end, which does not shrink.
+# - Small layers: every kernel is over before the next launch arrives, so the depth is 0 or {{deepest}}. (On a free
+#   simulated GPU {{way_us:.1f}} µs pass between a launch and its start.) The GPU waits for every launch. The picture calls
+#   this idle time *short kernels*.
+# - Large layers: the CPU puts all four steps into the queue before the GPU has done the first. At the
+#   end it waits in `synchronize`. (A real queue is finite. When it is full, the launch itself waits.) A GPU twice as
+#   fast gives less than 2, and shorter kernels gain less: the simulator does not shorten each one's start and end.
 #
 # The label “off by up to” is about steps in which the GPU sets the pace. Where the CPU does, another machine can be many
 # times slower (*On a real GPU*).
@@ -88,7 +88,7 @@ you.against_ratios(
 # In between it is **dense with gaps**.
 #
 # So the question can be measured: **the bottleneck is the part that, made faster, makes the step faster.** The simulator
-# can make one part of a machine twice as fast. You cannot, so you have to find the bottleneck in a trace.
+# can make one part of a machine twice as fast. You cannot, so find the bottleneck in a trace.
 #
 # ## 2 · A read in every step
 #
@@ -132,7 +132,7 @@ you.against_ratios(longer, queues(loops), evidence="simulated (H100)", what="tim
 # wait of the CPU is called a **sync**, and **a sync costs what the CPU does after it.** So the gap accuses the wrong line:
 # it lies over the preparation, which alone costs nothing.
 #
-# The helper `trace.classify` gives a verdict on a trace. The picture shows 40 µs before and 40 µs after the end of one
+# The helper `trace.classify` gives a verdict on a trace. The picture shows 40 µs before and after the end of one
 # read. What happens before the gap, and in it?
 
 # %% experiment
@@ -202,7 +202,7 @@ you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps mo
 # | **the GPU often idles** | the **CPU** is the limit | they take **turns**: something between them |
 #
 # In the field *turns*, look at the gaps: either a copy runs in them, or the CPU came back from a read. As long as the
-# queue holds work, a step takes as long as the slower side. Where the sides take turns, it takes the sum of both.
+# queue holds work, a step takes as long as the slower side. Where the sides take turns, it takes nearly the sum of both.
 # (A copy in the same queue adds to the GPU's time. Lesson 05 gives copies a queue of their own.)
 #
 # “Sparse, so it is the CPU” is wrong without the second number. In the last row the GPU computes {{copied_computes:.0%}}
@@ -343,7 +343,7 @@ you.against(waiting, waits_by_line(who), evidence="simulated (H100)", what="the 
 # reason. Write `train`: the same log and the same weights, with one wait for every `log_every` steps. The table after
 # the code names the lines that wait, as
 # [`torch.cuda.set_sync_debug_mode("warn")`](https://docs.pytorch.org/docs/stable/generated/torch.cuda.set_sync_debug_mode.html)
-# does on a real GPU. (It warns where PyTorch waits. Where CUDA does, as in the copy of `page`, it says nothing.)
+# does on a real GPU. (It knows most of PyTorch's own waits, and none of CUDA's, as in the copy of `page`.)
 #
 # <details><summary>Hint 1</summary>Which of the three reasons is each of these waits? Two of them are of the kind
 # “let the GPU decide”; the sums may stay on the GPU; for the unlabelled rows look at
@@ -458,7 +458,7 @@ check_train(Steps(".l.h..", log_every=3, seed=6), Steps("..", log_every=3, seed=
 #
 # In each step the script waits for the GPU twice without need. Its clipping asks `if length > most`, and its log calls
 # `loss.item()`. `clip_grad_norm_` computes the same factor on the GPU and asks nothing. The log below keeps the losses on
-# the GPU and reads five of them at once. (It keeps the logits too, as the script does. Lesson 08 comes back to that.)
+# the GPU and reads five of them at once. (It keeps the logits too, as the script does: see lesson 08.)
 
 # %% experiment
 from helpers import running_example
@@ -485,17 +485,18 @@ board
 
 # %% [markdown]
 # The syncs of a step go from {{script_syncs:.0f}} to {{script_syncs_now:.1f}}. Subtract the time of the kernels from the
-# time of a step: before, no kernel ran for {{script_idle:.2f}} ms of a step, nearly all of it after the clipping's read,
-# while the CPU launched AdamW's many small kernels. Now it is {{script_idle_now:.2f}} ms. The launches that are saved are the
-# clipping's: it multiplies all gradients at once. The two syncs that are left are the copies of the batch (lessons 04 and
-# 05). The last row is timed on a CPU, which has no queue, so there is little to win.
+# time of a step: before, no kernel ran for {{script_idle:.2f}} ms of a step, most of it after the clipping's read,
+# while the CPU launched AdamW's many small kernels. Now it is {{script_idle_now:.2f}} ms. Nearly all launches that are saved
+# are the clipping's: it takes the norms of all gradients at once. (The simulated `if` is never true. Where it is, more are
+# saved.) The two syncs that are left are the copies of the batch (lessons 04 and 05). The last row is timed on a CPU, which
+# has no queue.
 
 # %% [markdown]
 # ## Your own script
 #
 # The cell records four warm steps with
-# [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). In the place of your script stands
-# a toy script of two linear layers, on the CPU. At home leave out the first two lines: the rest works on your own names.
+# [`torch.profiler`](https://docs.pytorch.org/docs/stable/profiler.html). A toy script of two linear
+# layers, on the CPU, stands in for yours. At home leave out the first two lines: the rest works on your own names.
 # With a GPU it records the GPU too.
 
 # %% experiment
@@ -513,9 +514,9 @@ with profile(schedule=plan, on_trace_ready=lambda p: p.export_chrome_trace("trac
 
 # %% [markdown]
 # The file is a list of events. Each has a category (`cat`), a name, a thread (`tid`), a begin (`ts`) and a duration (`dur`),
-# both in µs. `cpu_op` are the operators. With a GPU, `cuda_runtime` holds the CPU's calls to CUDA, `kernel` and
-# `gpu_memcpy` what the GPU does. Here are the longest calls of a step with a read of the loss, on a simulated H100, each
-# with what it launched and with the operators around it:
+# both in µs. `cpu_op` are the operators. With a GPU, `cuda_runtime` and `cuda_driver` hold the CPU's calls to CUDA, `kernel`,
+# `gpu_memcpy` and `gpu_memset` what the GPU does. Here are the longest calls of a step with a read of the loss, on a
+# simulated H100, each with what it launched and the operators around it:
 
 # %% experiment
 import gzip
@@ -532,21 +533,22 @@ with simulated_cuda("H100") as gpu:
 prof.export_chrome_trace("trace.json.gz")
 with gzip.open("trace.json.gz", "rt") as file:
     spans = [event for event in json.load(file)["traceEvents"] if event["ph"] == "X"]
-work = {e["args"].get("correlation"): e["name"] for e in spans if e["cat"] in ("kernel", "gpu_memcpy")}
+work = {e["args"].get("correlation"): e["name"] for e in spans if e["cat"].startswith(("kernel", "gpu_mem"))}
 spans.sort(key=lambda e: (e["ts"], -e["dur"]))
 host = [e for e in spans if e["cat"] in ("cpu_op", "user_annotation")]
-for call in sorted((e for e in spans if e["cat"] == "cuda_runtime"), key=lambda e: -e["dur"])[:3]:
+calls = [e for e in spans if e["cat"] in ("cuda_runtime", "cuda_driver")]
+for call in sorted(calls, key=lambda e: -e["dur"])[:3]:
     mine = (e for e in host if e["tid"] == call["tid"])
     around = [e["name"] for e in mine if e["ts"] <= call["ts"] < e["ts"] + e["dur"]]
     launched = work.get(call["args"].get("correlation"), "nothing")[:40]
     print(f"{call['dur']:8.1f} µs  {call['name']} → {launched}  in  {' > '.join(around)}")
 
 # %% [markdown]
-# A launch and its kernel have the same number, `correlation`. **A long call is a wait.** (A long `cudaLaunchKernel` in a warm
-# step means a full queue, which is harmless.) The operators around it say who waits: `_local_scalar_dense` is the `.item()`,
-# and the copies come from ordinary memory. With `profile(with_stack=True)` the file has the line of your script.
+# A launch and its kernel have the same number, `correlation`. **A long call is mostly a wait.** (A long `cudaLaunchKernel` in a
+# warm step mostly means a full queue, which is harmless.) The operators around it say why: `_local_scalar_dense` is the
+# `.item()`, and the copies come from ordinary memory, where the CPU works too. With `profile(with_stack=True)` the file has the line of your script.
 #
-# This line prints the verdict, and draws a picture like those above:
+# This prints the verdict, and draws a picture like those above:
 #
 # ```bash
 # python -m helpers trace.json.gz
@@ -600,7 +602,8 @@ lesson.progress()
 # A verdict is a word. Lists lead from the word to the lines of a script. Here is lesson 00's script, with the lists that
 # you need for a script of your own:
 #
-# - `gpu.profile()` is `torch.profiler.profile` for the simulated GPU, with the same options.
+# - `gpu.profile()` is `torch.profiler.profile` for the simulated GPU. It takes the same options, and heeds
+#   `schedule` and `on_trace_ready`.
 # - `trace.top(t, by="call")` adds up the time in each kind of call to CUDA: `cudaLaunchKernel` launches,
 #   `cudaMemcpyAsync` starts a copy (and often waits where the memory is not pinned), `cudaStreamSynchronize` waits until a
 #   queue is empty. `by="host"` adds up each
@@ -609,7 +612,7 @@ lesson.progress()
 #
 # The script has three faults that you know from the lessons: its clipping waits for the GPU (`if length > most`), its log
 # waits (`loss.item()`), and its AdamW launches small kernels for each parameter alone. It also leaves 2 MiB behind in each
-# step of about 5 ms, and the card has 80 GB. Which call takes the most time? Which repair, alone, gives the most? And how
+# step of about 6 ms, and the card has 80 GB. Which call takes the most time? Which repair, alone, gives the most? And how
 # long does the memory last?
 
 # %% experiment
@@ -666,8 +669,8 @@ you.against(dict(zip(you, answers)), calls.table, what_each_gives(gains, leak), 
 #
 # ### Three traces, three repairs (6 min)
 #
-# Here are three loops whose code you do not see, two steps of each. For two of them, the row *idle because* gives the same
-# cause. Which one repair makes each loop fastest?
+# Here are three loops whose code you do not see, two steps of each. Two of them idle much, and for the same cause (the row
+# *idle because*). Which one repair makes each loop fastest?
 
 # %% experiment
 from helpers.lessons.gpu_queue.experiments import UNKNOWN, on_the_map, try_each, two_steps
@@ -716,11 +719,12 @@ use_of_the_card(use)
 #
 # > MFU = FLOPs that the model needs for a step ÷ (seconds of a step × the card's peak in FLOP/s)
 #
-# What counts are the matrix products of forward and backward: 2 FLOPs for a weight and a sample forward, 4 backward. For a
+# What counts are the matrix products of forward and backward: 2 FLOPs for a weight and a sample forward, 4 backward (2
+# in the first layer, whose input needs no gradient). For a
 # transformer that makes 6 × parameters × tokens, and 12 × layers × width × length² for the attention of a sequence. What a
 # checkpoint computes again does not count. (Where it does, the number is called HFU.) Nor do optimizer, waits and loader:
 # they only make the step longer. The peak is that of the format in which the products run, and the dense one: a data sheet
-# often prints twice as much, "with sparsity". PyTorch counts a step's FLOPs:
+# often prints twice as much, "with sparsity". PyTorch counts the FLOPs of a step, also those that a checkpoint computes again:
 
 # %% experiment
 from torch.utils.flop_counter import FlopCounterMode
@@ -740,8 +744,9 @@ for width in (256, 1024, 4096):
     print(f"width {width}: {flops.get_total_flops() / 1e9:.2f} GFLOP in {1e3 * step_s:.2f} ms: MFU {mfu:.2%}")
 
 # %% [markdown]
-# The GPU is the same, and so is the code. Small products take their launches, copies and AdamW along. On a real GPU take the
-# time of a warm step (lesson 00), and count once.
+# The GPU is the same, and so is the code. Launches, copies and AdamW take time too. They are nearly all of the small step.
+# At width 4096 the copy of the batch (8.4 MB, at the simulator's 8 GB/s for ordinary memory) is still nearly half. On a real
+# GPU take the time of a warm step (lesson 00), and count once.
 #
 # ### Why does it idle (15 min)
 #
@@ -918,9 +923,9 @@ you.against(measured, evidence="live (CPU)")
 # | `profile(…, profile_memory=True)` | the bytes that each operator takes |
 # | `profile(…, with_stack=True)` | Python's frames, so the line that called |
 #
-# `prof.key_averages().table(sort_by="self_cpu_time_total")` prints a list of operators, and
+# `print(prof.key_averages().table(sort_by="self_cpu_time_total"))` prints a list of operators, and
 # `sort_by="self_device_time_total"` sorts it by the GPU's time. *Self* time leaves out what an operator calls. Without it
-# the outermost name always wins. Stacks and shapes cost time in every call, so leave them off when the question is
+# the outermost names win. Stacks and shapes cost time in every call, so leave them off when the question is
 # whether the CPU keeps up.
 #
 # Older texts use TensorBoard's profiler plugin and `export_memory_timeline`. Both are deprecated. Use Perfetto, which
@@ -928,9 +933,10 @@ you.against(measured, evidence="live (CPU)")
 #
 # ### Nsight Systems, Nsight Compute (3 min)
 #
-# **Nsight Systems** records a trace of the whole machine: every process and thread, what they wait for in the operating
-# system, all GPUs, the network. Use it when the trace says “the CPU was busy” and Python's frames do not say with what:
-# loader workers, another process, a lock.
+# **Nsight Systems** records your script with all processes and threads that it starts, what they wait for in the operating
+# system, and all its GPUs. (With `--cpuctxsw=system-wide` it sees other processes too, with `--nic-metrics` the network.)
+# Use it when the trace says “the CPU was busy” and Python's frames do not say with what: loader workers, other threads, a
+# lock.
 #
 # ```bash
 # nsys profile -t cuda,nvtx,osrt python train.py
@@ -947,14 +953,15 @@ you.against(measured, evidence="live (CPU)")
 # group of hardware counters, so the program's own times mean nothing meanwhile.
 #
 # ```bash
-# ncu --set full -k regex:gemm -c 3 python train.py
+# ncu --set full --kernel-name-base demangled -k "regex:gemm|nvjet" -c 3 python train.py
 # ```
 #
-# Its first page, *GPU Speed Of Light*, has two numbers: the shares of the arithmetic peak and of the memory peak that a
-# kernel reaches. The table of *Busy is not fast* has the same two numbers for three programs. FLOP per byte decides *which*
-# limit holds: below the meeting point the memory, above it the arithmetic. How near the kernel comes to this limit says
-# whether better code can exist. A kernel that is near neither has too little work to fill a GPU. Give each launch more
-# work.
+# This looks at the first three matrix products. (Without *demangled*, ncu compares only a kernel's bare name, which may be
+# `Kernel2`.) Its first page, *GPU Speed Of Light*, has two numbers: how near to its peak the busiest part of the GPU's
+# arithmetic is, and the busiest part of its memory. The table of *Busy is not fast* has two numbers like them for three
+# programs. FLOP per byte decides *which* limit holds: below the meeting point the memory, above it the arithmetic. How near
+# the kernel comes to this limit says whether better code can exist. A kernel that is near neither often has too little work
+# to fill a GPU: give each launch more work. Or its threads wait, for one another or for memory.
 #
 # ### On a real GPU (4 min)
 #
@@ -977,6 +984,7 @@ lesson.keep(real_computes=few.shares.computes, real_read_ms=1e3 * item.cpu_s, re
 lesson.keep(
     few_word=few.bottleneck, sim_waits=simulated["item_in_loop"].shares.waits, real_waits=item.shares.waits
 )
+lesson.keep(both_waits=busy.shares.waits)
 lesson.keep(gap_us=1e6 * experiments.between_kernels_s("03/steady"))
 lesson.keep(operator_us=1e6 * experiments.operator_s_without_profiler())
 lesson.keep(watched_us=1e6 * experiments.operator_s_with_profiler())
@@ -997,9 +1005,9 @@ experiments.loops_beside(loops_on_two)
 # - `item_in_loop`: the simulated CPU is soon done, and then waits: {{sim_waits:.0%}} of the time. The recorded CPU works
 #   {{real_read_ms:.1f}} ms a step, longer than the GPU's kernels take. When it comes to the read, the GPU is nearly done, and the CPU
 #   waits {{real_waits:.0%}} of the time. So in this trace the read costs little, and the CPU is the bottleneck.
-# - `read_and_prepare`: the same, with the Python on top. The CPU works {{real_both_ms:.1f}} ms a step. Without the read a step
-#   would still take that long.
+# - `read_and_prepare`: the same, with the Python on top. The CPU works {{real_both_ms:.1f}} ms a step, and waits
+#   {{both_waits:.0%}} of the time. Without the read a step would still take {{real_both_ms:.1f}} ms.
 #
 # **So a verdict belongs to one program on one machine.** A sync costs what the CPU does after it, if the GPU has nothing to do
-# meanwhile (`read_and_prepare`, simulated). It costs little where the CPU sets the pace anyway (recorded). And the profiler slows the CPU: without it, the CPU may not be the bottleneck at all. So if a trace with many small
+# meanwhile (`read_and_prepare`, simulated). It costs less where the CPU sets the pace anyway (recorded). And the profiler slows the CPU: without it, the CPU may not be the bottleneck at all. So if a trace with many small
 # operators says CPU-bound, time some steps without the profiler too (lesson 00).

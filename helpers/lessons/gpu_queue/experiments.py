@@ -17,10 +17,12 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 import helpers.lessons.gpu_queue.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import plots, recordings, running_example, simulate, trace
+from helpers.memory.analysis import Leak
 from helpers.plots.picture import Picture
 from helpers.running_example import rungs
 from helpers.simulator.devices import DEVICES
 from helpers.text.seconds import approx, format_seconds
+from helpers.text.sizes import size_text
 from helpers.text.tables import Table, table
 from helpers.trace.steady import steady
 
@@ -226,10 +228,11 @@ def repairs(script: running_example.Script) -> dict[str, float]:
     }
 
 
-def what_each_gives(gains: Mapping[str, float], leak: object) -> Table:
-    """Each repair with what it gives; below, the leak."""
+def what_each_gives(gains: Mapping[str, float], leak: Leak) -> Table:
+    """Each repair with what it gives; below, the leak, which is as large in every step."""
     rows = [(name, f"{gain:.2f}×") for name, gain in gains.items()]
-    return table(rows, ["repair", "times as fast"], evidence=SIMULATED, caption=f"the leak: {leak}")
+    stays = f"the leak: {leak.site}: {size_text(leak.per_step[-1])} stay in every step"
+    return table(rows, ["repair", "times as fast"], evidence=SIMULATED, caption=stays)
 
 
 def lasting(seconds: float) -> str:
