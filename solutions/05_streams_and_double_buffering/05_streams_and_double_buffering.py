@@ -5,8 +5,8 @@
 #
 # A GPU has one engine that computes and others that copy. They can work at the same time. An ordinary program gets one
 # thing after the other: copy a batch, compute, copy the next. With two queues and a few more lines, the copy runs
-# beside the compute. The same few lines can be wrong and still give right results on your machine today, and wrong
-# results on another machine tomorrow.
+# beside the compute. The same few lines can be wrong, and give right results today and wrong ones tomorrow, on another
+# machine.
 #
 # **Time** 60 min, 28 of them for two exercises; *Further*: 64 min, with two more exercises. **Before this** lessons 00
 # (the simulated GPU and its clock) and 03 (the queue).
@@ -32,9 +32,10 @@ lesson.start(
 
 # %% [markdown]
 # The GPU is simulated. The **bus** (PCIe) connects the host's memory and the GPU. It carries {{pinned_gbs:.0f}} of
-# the {{sheet_gbs:.0f}} GB/s that PCIe 5.0 has in one direction, and {{pageable_gbs:.0f}} GB/s from ordinary memory.
+# the {{sheet_gbs:.0f}} GB/s that PCIe 5.0 x16 has in one direction, and {{pageable_gbs:.0f}} GB/s from ordinary memory.
 # Both numbers are assumptions (*On the real GPU* compares them with recorded ones). One engine computes, one copies to the
-# device, one copies back; a data-centre card has at least these. *What waits for what* follows the rules of CUDA.
+# device, one copies back; a data-centre card has at least these. Where CUDA says what waits for what, the simulator
+# follows it.
 #
 # ## 1 · Who waits for a copy?
 #
@@ -89,11 +90,11 @@ lesson.keep(pinned_gbs=copies["pinned"].gbs, pageable_gbs=copies["pageable"].gbs
 # From pageable memory the host waits in both cases, because the host itself has to feed the bytes to the copy engine. It
 # waits longer than the copy takes: the copy has its place in the queue, and the four products come first. (CUDA says only
 # that the driver [*may*](https://docs.nvidia.com/cuda/cuda-runtime-api/api-sync-behavior.html) wait for the queue here.
-# The simulator always does, for copies above 64 KB.) With **pinned and `non_blocking` together** the host always goes on.
-# Pinned memory alone makes the copy faster, but the host still waits.
+# The simulator always does, for copies above 64 KB.) With **pinned and `non_blocking` together** the host goes on, if the
+# batch is contiguous. Pinned memory alone makes the copy faster, but the host still waits.
 #
-# The last column says how long the copy ran beside a kernel: never, not even in the fourth row. There the host is free,
-# but the GPU still does one thing after the other, because all of the work is in one queue.
+# The last column says how long the copy ran beside a kernel: never. Even in the fourth row, where the host is free, all of
+# the work is in one queue.
 #
 # ## 2 · Two queues
 #
@@ -108,11 +109,11 @@ lesson.keep(pinned_gbs=copies["pinned"].gbs, pageable_gbs=copies["pageable"].gbs
 # | `a.wait_stream(b)` | what is put into *a* from now on starts after all that is in *b* now |
 # | `e.record()` | puts the mark into the current stream; recorded again, the mark moves |
 # | `e = a.record_event()` | makes a new mark and puts it into *a* |
-# | `b.wait_event(e)` | what is put into *b* from now on starts after the mark is reached |
+# | `b.wait_event(e)` | what is put into *b* from now on starts after the mark, where it is now |
 # | `e.synchronize()` | the *host* waits until the mark is reached |
 #
-# Only the last call holds the host. The others leave a note in a queue. Nobody waits for an event that was never
-# recorded. Here are two loaders. The second one copies in a stream of its own, called `side`:
+# Only the last call holds the host. The four before it leave a note in a queue. Nobody waits for an event that was never
+# recorded. The second of these loaders copies in a stream of its own, called `side`:
 
 
 # %% experiment
@@ -173,15 +174,16 @@ lesson.keep(c_ms=1e3 * loops["one queue"].copy_s, k_ms=1e3 * loops["one queue"].
 
 # %% [markdown]
 # Copying can overlap with computing, because they use different engines. (Two large products in two streams take turns:
-# one of them fills the GPU alone. Small kernels of two streams can run together.)
+# one fills the GPU alone. Small kernels can run together.)
 #
 # The last loop has two queues, pinned memory and `non_blocking`, and still nothing overlaps: it is **serial**. `.item()`
 # waits for this step's product, and the next copy is launched only after that wait. Without `.item()` the host runs
-# ahead, and so it launches the copies early. Nothing limits how far the copies run ahead, nor their memory: see the picture.
+# ahead and launches the copies early. Hardly anything limits how early (see the picture), and each one holds memory.
 #
-# **The rule.** A copy hides, and a step takes max(C, K), when the copy (1) has a stream of its own, and (2) is launched
-# before the host waits for the result of the previous batch. The host stays free when the copy (3) comes from pinned
-# memory with `non_blocking=True`. With two batches in memory, one in use and one on its way, this is **double buffering**.
+# **The rule.** A copy hides, and a step takes max(C, K), when the copy (1) has a stream of its own, (2) is launched
+# before the host waits for the result of the previous batch, and (3) comes from pinned memory with `non_blocking=True`:
+# else it holds the host, which launches no product meanwhile. With two batches in memory, one in use and one on its way,
+# this is **double buffering**.
 
 # %% [markdown]
 # **Exercise 5.1 — a prefetcher** (★★, 13 min)
@@ -277,7 +279,7 @@ check_prefetch(  # right is worth a point, however slow
 # ## 3 · Right by luck
 #
 # Without the line `wait_stream`, the loop would still give right results whenever the copy happens to be done in time.
-# Here is such a program on two days. Between the launch of the copy and its use, the host is busy with something else:
+# Here is such a program on two days. Between the launch of the copy and its use, the host is busy:
 # for 2 ms on Monday, for 0.5 ms on Tuesday. The copy takes {{c_ms:.1f}} ms. How many races does the simulated GPU
 # count on each day?
 
@@ -371,16 +373,16 @@ you.against(verdicts, experiments.races_table(ran), evidence="simulated (H100)",
 #
 # ### Who gets the memory next?
 #
-# When a tensor dies, its memory goes back to PyTorch's *caching allocator*, and the next tensor of that size takes it at
-# once. The allocator knows the order of **one** stream: the stream in which the tensor was made. In that stream the new
-# owner's work comes after the last use by the old one. But our batch is made in `side` and used in another stream. The
-# next copy could write into its memory while the product still reads.
+# When a tensor dies, its memory goes back to PyTorch's *caching allocator*, and the next tensor of that size made in the
+# same stream takes it at once. In that **one** stream the new owner's work comes after the last use by the old one. But
+# our batch is made in `side` and used in another stream. The next copy could write into its memory while the product still
+# reads.
 # [`x.record_stream(s)`](https://docs.pytorch.org/docs/stable/generated/torch.Tensor.record_stream.html) tells the
 # allocator that *s* uses x too. When x dies, its memory is kept back until the work that is in *s* at that moment is
 # done.
 #
-# Instead of a new tensor for each batch, a program can keep two and fill them in turn. This one has two races. Find both
-# before you run the cell.
+# Instead of a new tensor for each batch, a program can keep two and fill them in turn. This one has two kinds of race. Find
+# both before you run the cell.
 
 
 # %% experiment
@@ -469,7 +471,7 @@ check_ring(
 # batch. Below, the next batch is sent while the current step runs: from pinned memory, `non_blocking`, on a stream of its
 # own. Each pinned page is dropped at once. This is safe: PyTorch's
 # [allocator](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/core/CachingHostAllocator.h) keeps it until
-# the copy is done. Refilling a page that you keep is not.
+# the copy is done.
 
 # %% experiment
 import itertools
@@ -499,18 +501,18 @@ lesson.keep(script_bytes=board.after.copied_bytes)
 experiments.time_and_waits(board)
 
 # %% [markdown]
-# Only the log still waits (a *sync*), once in five steps. The time stays as it was: a batch of {{script_bytes:,.0f}} bytes
-# leaves nothing to hide.
+# Only the log still waits (a *sync*), once in five steps. The time stays as it was: the kernels fill nearly all of it
+# (lesson 03), and a batch of {{script_bytes:,.0f}} bytes is a short copy. (The losses agree on the CPU, where nothing can
+# race; the simulated GPU saw no race.)
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at whether your batches are pinned, and whether any copy runs beside a kernel. The block profiles three of your
-# steps and prints both. Open its file with the command below; with a GPU, the timeline has one lane per stream. Try first
-# `DataLoader(…, pin_memory=True)` with `non_blocking=True`, then remove what waits in each step (`.item()`, lesson 03), and
-# only then a stream of your own, as in Exercise 5.1. For races on a real GPU,
+# The block profiles three of your steps, and prints whether your batches are pinned and whether any copy runs beside a
+# kernel. Try first `DataLoader(…, pin_memory=True)` with `non_blocking=True`, then remove what waits in each step
+# (`.item()`, lesson 03), and only then a stream of your own, as in Exercise 5.1. For races on a real GPU,
 # [`TORCH_CUDA_SANITIZER=1`](https://docs.pytorch.org/docs/stable/cuda._sanitizer.html) is PyTorch's prototype. It works by
-# happens-before too, for kernels and not for the host.
+# happens-before too, for kernels, and neither for the host nor for *memory reused*.
 
 # %% experiment
 from helpers.own_script import simulated_cuda, toy
@@ -535,8 +537,7 @@ print(f"copy beside a kernel: {o.copy_and_compute / max(o.copy, 1e-9):.0%}")
 print(trace.classify(seen))
 
 # %% [markdown]
-# The toy's batches are not pinned, and no copy is hidden. But the verdict is launches: pinned memory alone does not save
-# the toy.
+# The toy's batches are not pinned, and no copy is hidden. But more than half of the idle time has another cause: launches.
 #
 # ```bash
 # python -m helpers copies.json.gz
@@ -547,8 +548,8 @@ print(trace.classify(seen))
 # On a real GPU the calls are `torch.cuda.Stream()`, `torch.cuda.stream(a)` and so on. Here are three loops, simulated and
 # recorded on a real H100 (and live, if you have a GPU). A step is
 # `model(batch.to(device, non_blocking=True))[0, 0].item()`, with 64 MiB in pageable memory (`serial`) or in pinned memory
-# (`pinned`). In `double_buffered` a prefetcher, as in Exercise 5.1, hands over the batch. The model is four linear layers:
-# 4 · 2 · 8,192 · 2,048² operations, twice the 2 · 4,096³ of section 2. Is all of the copy hidden on the real GPU?
+# (`pinned`). In `double_buffered` a prefetcher, as in Exercise 5.1, hands over the batch. The model is four linear layers.
+# Is all of the copy hidden on the real GPU?
 
 # %% experiment
 real = experiments.real_loops(("serial", "pinned", "double_buffered"))
@@ -562,12 +563,13 @@ lesson.keep(real_idle=1e6 * double.idle_s, sim_idle=1e6 * real["double_buffered"
 lesson.keep(real_hidden=double.hidden_s / double.copy_s)
 
 # %% [markdown]
-# Pin first: pinned memory alone takes a step from {{real_serial:.1f}} to {{real_pinned:.1f}} ms, although the host still waits.
-# The second queue takes it to {{real_double:.1f}} ms. The recorded rates are {{pin_gbs:.0f}} GB/s from pinned memory and
-# {{page_gbs:.0f}} GB/s from pageable memory.
+# Pin first: pinned memory takes a step from {{real_serial:.1f}} to {{real_pinned:.1f}} ms, although the host still waits in
+# `.item()`. (One batch was pinned once, before the loop. Pinning each batch in the loop is one more copy, on the host:
+# leave it to the `DataLoader`.) The second queue takes a step to {{real_double:.1f}} ms. The recorded rates are
+# {{pin_gbs:.0f}} GB/s from pinned memory and {{page_gbs:.0f}} GB/s from pageable memory.
 #
-# One thing is different. With two queues the recorded GPU has no kernel for {{real_idle:.0f}} µs of each step, the
-# simulated one for {{sim_idle:.0f}} µs. After `.item()` the queue is empty, and the real CPU needs longer for its
+# The recorded GPU has longer gaps. With two queues it has no kernel for {{real_idle:.0f}} µs of each step, the simulated one
+# for {{sim_idle:.0f}} µs. After `.item()` the queue is empty, and the real CPU, with the profiler on, needs longer for its
 # Python and its launches. The copy is launched first and begins alone, so only {{real_hidden:.0%}} of it is hidden.
 
 # %% [markdown]
@@ -589,9 +591,9 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Pin first: in the recorded loops that is most of the gain. | Copies that are short beside the step. |
+# | Pin first: in the recorded loops that is most of the gain. | Short copies; pinning in the loop, which copies once more. |
 # | Pinned *and* `non_blocking`, or the host may wait. | `non_blocking` copies up to 64 KB: there it may go on at once from pageable memory, too. |
-# | A copy hides in a stream of its own. | C > K: send fewer bytes. |
+# | Such a copy hides in a stream of its own. | C > K: send fewer bytes. |
 # | Launch the next copy before you wait for this step. | A loop that never waits: its host runs ahead anyway. |
 # | `a.wait_stream(b)`: *a* waits for what is in *b* now. | *b* holds later work that *a* does not need: wait for an event. |
 # | In one stream the GPU needs no wait. | The host is in no stream: `event.synchronize()`. |
@@ -641,17 +643,18 @@ rows = {f"width {width:,}, two queues": beside for width, (_, beside) in loops.i
 you.against(answers, experiments.loops_table(rows), evidence="simulated (H100)", what="simulated")
 
 # %% [markdown]
-# In one queue a step takes C + K. The gain is (C + K) ÷ max(C, K). It would be 2 if C and K were equal, and is never more. It falls to 1 on both sides:
-# hiding a short copy saves a short copy, and behind a short product only that much of the copy fits. Of these widths the
-# best has C ÷ K = {{best_ratio:.2f}} and is {{best_gain:.2f}} times as fast.
+# In one queue a step takes C + K. The gain is (C + K) ÷ max(C, K), a little less here, because nothing hides the first of
+# the 20 copies. It would be 2 if C and K were equal, and is never more. It falls towards 1 on both sides: hiding a short copy
+# saves a short copy, and behind a short product only that much of the copy fits. Of these widths the best has
+# C ÷ K = {{best_ratio:.2f}} and is {{best_gain:.2f}} times as fast.
 #
 # Double buffering makes no copy faster. Something else runs beside the copy. If C is larger than K, send fewer bytes
 # (uint8, lesson 04): no number of streams brings a step below C.
 #
 # ### Two racy programs (2 min, and an exercise)
 #
-# Both programs give right results on a good day. How many races does each have, and which lines are missing? (As in
-# `early_result`, what arrives at the CPU is in pinned memory.)
+# Both programs give right results on a good day. How many races does each have (the same two lines count once), and which
+# lines are missing? (As in `early_result`, what arrives at the CPU is in pinned memory.)
 
 
 # %% experiment
@@ -687,8 +690,8 @@ you.against(races, experiments.races_table(racy), evidence="simulated (H100)", w
 # `aten._local_scalar_dense` is `.item()`.)
 #
 # <details><summary>Hint 1</summary>For each row of the table: which of the two has to come first, and in which queue is
-# the other one? The stream of that other one (or the host) has to wait. A <i>memory reused</i> row needs no wait: tell the
-# allocator who else uses the tensor.</details>
+# the other one? The stream of that other one (or the host) has to wait. Here the <i>memory reused</i> row needs no wait: tell
+# the allocator who else uses the tensor.</details>
 #
 # <details><summary>Hint 2</summary><code>squares</code> needs two more lines, one for each of its races.
 # <code>norms</code> needs one line, outside of any loop.</details>
@@ -702,8 +705,8 @@ def squares(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
     """Sum of all elements of x @ x for each page x. pages: n ≥ 1 pinned (d, d) CPU tensors. Returns (n,) on gpu.device.
 
     Each page is copied and each x @ x computed, once. The caller does not change the pages. No races, also between two
-    calls. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's copy, K its product and sum. It may use as much GPU
-    memory as all pages together (the next section says why).
+    calls. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's copy, K its product and sum. Memory is not limited
+    (the next section says why).
     """
     ### BEGIN SOLUTION
     side, sums = gpu.Stream(), []

@@ -235,7 +235,7 @@ def time_and_waits(board: Board) -> Table:
     """Of a comparison of two scripts the rows that matter here, and whether both train alike."""
     whole = board.table()
     rows = [row for row in whole.rows if row[0] in ("time", "syncs")]
-    return table(rows, whole.columns, evidence=EVIDENCE, caption=whole.caption.rpartition(" · ")[2])
+    return table(rows, whole.columns, evidence=whole.evidence, caption=whole.caption)
 
 
 # --- on a real GPU ------------------------------------------------------------------------------------------------
