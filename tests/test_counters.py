@@ -9,6 +9,7 @@ import io
 import math
 import random
 import re
+import subprocess
 import sys
 import threading
 import weakref
@@ -1074,6 +1075,48 @@ def test_a_room_from_before_counts_when_it_is_written_into() -> None:
         top, where = torch.empty(3), torch.empty(3, dtype=torch.int64)
         assert count(lambda: torch.max(torch.ones(3, 3), 0, out=(top, where))).bytes_allocated == 36
     assert count(lambda: room.add_(1)).bytes_allocated == 0
+
+
+def test_a_room_from_before_counts_also_if_it_is_shared() -> None:
+    room = torch.empty(100).share_memory_()
+    with knowing_earlier():
+        assert count(lambda: torch.ones(100, out=room)).bytes_allocated == 400
+    assert count(lambda: torch.ones(100, out=room)).bytes_allocated == 0
+
+
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_a_sparse_tensor_has_the_bytes_of_its_parts(layout: torch.layout) -> None:
+    x = torch.ones(10, 10, requires_grad=True)
+    made = x.detach().to_sparse(layout=layout)
+    parts = {
+        torch.sparse_coo: lambda: (made._indices(), made._values()),
+        torch.sparse_csr: lambda: (made.crow_indices(), made.col_indices(), made.values()),
+        torch.sparse_csc: lambda: (made.ccol_indices(), made.row_indices(), made.values()),
+    }[layout]()
+    nbytes = sum(part.untyped_storage().nbytes() for part in parts)
+    assert count(lambda: x.detach().to_sparse(layout=layout)).live_bytes == nbytes
+
+    class Kept(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(made)
+            return x * 2
+
+    assert count(lambda: Kept.apply(x)).saved_bytes == nbytes  # type: ignore[no-untyped-call]
+
+
+def test_a_method_kept_from_before_is_seen_where_stand_ins_stand_for_good() -> None:
+    """As in the processes that grade: helpers.check.probe.load()."""
+    script = """
+from helpers.counters import count
+from helpers.counters.standins import keep_stand_ins
+import torch
+keep_stand_ins()
+read, listed, x = torch.Tensor.numpy, torch.Tensor.tolist, torch.ones(3)
+print(count(lambda: (read(x), listed(x))).syncs, count(lambda: x.cpu()).syncs)
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert run.stdout.split() == ["2", "1"], run.stderr
 
 
 class Passing(CallMode):

@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from helpers import check
+from helpers import check, count
 from helpers.check import private
 from helpers.check.screen import screen
 from helpers.classroom import master as masters
@@ -156,6 +157,12 @@ CLOSED = {
     "('{0.' + '_gpu}').format(x)": "`format` on a text",
     "x" + ".y" * 2000: "cannot read",
     "from torch.distributed import TCPStore": "TCPStore",
+    "class A:\n    def __float__(self):\n        return f()": "__float__",
+    "class A:\n    __len__ = f": "write `def __len__",
+    "A.__len__ = f": "A.__len__",
+    "x.to_mkldnn()": "to_mkldnn",
+    "x.numpy().tofile(path)": "tofile",
+    "from torch.utils.data import IterDataPipe": "IterDataPipe",
 }  # fmt: skip
 
 
@@ -293,3 +300,25 @@ class K:
     with pytest.raises(AttributeError, match="is a private name of Namespace, which is not yours"):
         exec(mine, names)  # noqa: S102
     assert vars(names["x"]) == {"_n": 1}
+
+
+def test_what_pytorch_calls_where_nothing_is_counted_is_refused_as_it_runs() -> None:
+    """It is called in the open first, to learn the length; what it does there counts."""
+    answer = """
+class Row:
+    def __len__(self):
+        return 2
+    def __getitem__(self, i):
+        "A number."
+        sums.append(x.sum())
+        return [1.0, 2.0][i]
+"""
+    names: dict[str, Any] = {"__name__": "__main__", private.WHEN: private.when}
+    names |= {"x": torch.ones(3), "sums": (sums := list[torch.Tensor]())}
+    exec(compile(private.guarded(ast.parse(answer)), "<cell>", "exec"), names)  # noqa: S102
+    row = names["Row"]()
+    assert [row[0], row[1], len(row)] == [1.0, 2.0, 2]
+    sums.clear()
+    with pytest.raises(RuntimeError, match="where nothing is counted"), count() as counts:
+        torch.tensor(row)
+    assert counts.operators == len(sums)

@@ -50,9 +50,8 @@ def _split(kind: Any, cases: list[list[Any]]) -> list[Any]:
 def _split_one(kind: Any, shape: list[int], hidden: int, biases: list[bool], seed: int) -> Any:
     """What this rank holds once the whole layers are gone, and of two steps the values and what was sent."""
     gc.freeze()  # only what is made from now on is looked at
-    with (
-        count() as alive
-    ):  # what a graph's nodes keep is no tensor of Python's: only what was made and has not gone tells
+    # what a graph's nodes keep is no tensor of Python's: only what was made and has not gone tells
+    with count() as alive:
         x, grad, first, second = _inputs(shape, hidden, biases, seed)
         params = [*first.parameters(), *second.parameters()]
         before = [p.detach().clone() for p in params]
