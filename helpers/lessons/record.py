@@ -27,7 +27,7 @@ from helpers.recordings import files, manifest, registry, running
 from helpers.recordings.registry import Experiment
 from helpers.text.terminal import lenient
 
-BUDGET_S = 900.0
+BUDGET_S = 1200.0
 
 
 def record(

@@ -53,6 +53,26 @@ def timed(gpu: Any, work: Callable[[], Any], repeats: int = 20, samples: int = 5
     return float(sorted(times)[samples // 2])
 
 
+def timed_step(gpu: Any, step: Callable[[], Any], repeats: int = 5, samples: int = 5) -> float:
+    """Median microseconds of one call of what takes long. A simulated one takes the same each time, and long to simulate."""
+    if gpu.device.type == "cuda":
+        return timed(gpu, step, repeats, samples)
+    return timed(gpu, step, 2, samples=1, warm_up=1)
+
+
+def captured(gpu: Any, work: Callable[[], Any]) -> Any:
+    """A CUDA graph of work(), warmed up in another stream as torch.cuda.graph wants it."""
+    side, graph = gpu.Stream(), gpu.CUDAGraph()
+    side.wait_stream(gpu.current_stream())
+    with gpu.stream(side):
+        for _ in range(3):
+            work()
+    gpu.current_stream().wait_stream(side)
+    with gpu.graph(graph):
+        work()
+    return graph
+
+
 def launched(gpu: Any, work: Callable[[], Any]) -> list[str]:
     """Names of the kernels and copies that one call runs on the GPU, in their order, after one call that is not looked at."""
     work()

@@ -65,3 +65,36 @@ def by_dots(a: Tensor, b: Tensor) -> Tensor:
     block: Any = triton.next_power_of_2(k)
     dot_kernel[(m, n)](a, b, c, k, n, BLOCK=block)
     return c
+
+
+@triton.jit
+def window_kernel(  # type: ignore[no-untyped-def]
+    q, k, v, filled, out, sinks, window, PLACES: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr
+):
+    text, d = tl.program_id(0).to(tl.int64), tl.arange(0, D)[None, :]
+    n, query = tl.load(filled + text), tl.load(q + text * D + d)
+    top, total, result = -float("inf"), 0.0, tl.zeros((1, D), tl.float32)
+    for start in range(0, n, BLOCK):
+        if (start < sinks) | (start + BLOCK > n - window):
+            place = start + tl.arange(0, BLOCK)[:, None]
+            mask = (place < n) & ((place < sinks) | (place >= n - window))
+            at = (text * PLACES + place) * D + d
+            keys = tl.load(k + at, mask=mask, other=0.0)
+            scores = tl.where(mask, tl.sum(keys * query, 1, keep_dims=True) / D**0.5, -float("inf"))
+            new = tl.maximum(top, tl.max(scores))
+            shrink, powers = tl.exp(top - new), tl.exp(scores - new)
+            total = total * shrink + tl.sum(powers)
+            values = tl.load(v + at, mask=mask, other=0.0)
+            result = result * shrink + tl.sum(powers * values, 0, keep_dims=True)
+            top = new
+    tl.store(out + text * D + d, result / total)
+
+
+def attend_window(
+    q: Tensor, k: Tensor, v: Tensor, filled: Tensor, sinks: int, window: int, block: int
+) -> Tensor:
+    """Attention of each query [texts, 1, 1, d] to the first and the last filled places of its cache [texts, 1, places, d], float32."""
+    out = torch.empty_like(q)
+    size: Any = block
+    window_kernel[(len(q),)](q, k, v, filled, out, sinks, window, PLACES=k.shape[2], D=k.shape[3], BLOCK=size)
+    return out

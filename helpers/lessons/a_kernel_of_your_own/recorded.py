@@ -14,7 +14,7 @@ from helpers.recordings.registry import experiment
 
 
 def _by_operators(x: Any) -> Any:
-    z = x - x.max(-1, keepdim=True).values
+    z = x - x.amax(-1, keepdim=True)
     powers = torch.exp(z)
     return powers / powers.sum(-1, keepdim=True)
 
@@ -50,7 +50,7 @@ def _softmaxes(gpu: Any) -> dict[str, Callable[[Any], Any]]:
     if gpu.device.type == "cuda":
         from helpers.lessons.a_kernel_of_your_own import on_gpu
 
-        torch._dynamo.reset()
+        torch.compiler.reset()
         runs["compiled"] = torch.compile(_by_operators, dynamic=False)
         runs["a Triton kernel"] = on_gpu.softmax
     return runs
@@ -72,4 +72,36 @@ def products(gpu: Any) -> dict[str, Any]:
         same = gpu.device.type != "cuda" or torch.allclose(run(), wanted, atol=0.5, rtol=1e-2)
         repeats = 1 if name == "one program an element" else 5
         rows.append({"way": name, "us": timed(gpu, run, repeats, 3, 1), "same": same})
+    return {"table": rows}
+
+
+@experiment("21/window", seconds=30)
+def window(gpu: Any) -> dict[str, Any]:
+    """A new token's attention to 4 first and 256 last places of a cache: 8 texts × 32 heads, room for 8,192 places of 64 features."""
+    texts, heads, places, d, sinks, last = 8, 32, 8192, 64, 4, 256
+    many = texts * heads
+    q = torch.randn(many, 1, 1, d, device=gpu.device)
+    k, v = (torch.randn(many, 1, places, d, device=gpu.device) for _ in range(2))
+    filled = (torch.arange(many, device=gpu.device) // heads + 1) * (places // texts)
+    place = torch.arange(places, device=gpu.device)
+    n = filled[:, None, None, None]
+    within, counts = place < n, (place < n) & ((place < sinks) | (place >= n - last))
+    runs: dict[str, Callable[[], Any]] = {
+        "SDPA, all places": lambda: F.scaled_dot_product_attention(q, k, v),
+        "SDPA, a mask of what is filled": lambda: F.scaled_dot_product_attention(q, k, v, within),
+        "SDPA, a mask of what counts": lambda: F.scaled_dot_product_attention(q, k, v, counts),
+    }
+    if gpu.device.type == "cuda":
+        from helpers.lessons.a_kernel_of_your_own import on_gpu
+
+        runs["a Triton kernel, blocks of 16"] = lambda: on_gpu.attend_window(q, k, v, filled, sinks, last, 16)
+        runs["a Triton kernel, blocks of 64"] = lambda: on_gpu.attend_window(q, k, v, filled, sinks, last, 64)
+    rows = list[dict[str, Any]]()
+    with torch.no_grad():
+        for name, run in runs.items():
+            wanted = runs["SDPA, a mask of what counts"]()
+            same = "Triton" not in name or torch.allclose(run(), wanted, atol=1e-3, rtol=1e-3)
+            rows.append(
+                {"way": name, "us": timed(gpu, run), "kernels": len(launched(gpu, run)), "same": same}
+            )
     return {"table": rows}

@@ -92,10 +92,12 @@ def blocks(gpu: Any) -> dict[str, Any]:
     q, k, v = _inputs(gpu, n, batch=1)
     pair = torch.arange(n, device=gpu.device)
     allowed = pair[:, None] >= pair
+    near = allowed & (pair[:, None] - pair < 256)
     runs: dict[str, Callable[[], Any]] = {
         "SDPA, no mask": lambda: sdpa(q, k, v),
         "SDPA, is_causal=True": lambda: sdpa(q, k, v, is_causal=True),
         "SDPA, causal as a mask of bools": lambda: sdpa(q, k, v, allowed),
+        "SDPA, window of 256 as a mask of bools": lambda: sdpa(q, k, v, near),
     }
     if gpu.device.type == "cuda":
         runs |= _flex(gpu, q, k, v)

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from helpers.recordings.common import mlp, timed
+from helpers.recordings.common import captured, mlp, timed
 from helpers.recordings.registry import experiment
 
 
@@ -18,20 +18,7 @@ def when_it_helps(gpu: Any) -> dict[str, Any]:
     for batch in (16, 64, 256, 1024, 4096, 16384):
         x = torch.randn(batch, 256, device=gpu.device)
         with torch.no_grad():
-            graph = _captured(gpu, model, x)
+            graph = captured(gpu, lambda: model(x))  # noqa: B023 - called here
             eager, replayed = timed(gpu, lambda: model(x), 10), timed(gpu, graph.replay, 10)  # noqa: B023 - called here
         rows.append({"batch": batch, "eager_us": eager, "replayed_us": replayed})
     return {"table": rows}
-
-
-def _captured(gpu: Any, model: torch.nn.Module, x: torch.Tensor) -> Any:
-    """A graph of model(x), warmed up in another stream as torch.cuda.graph wants it."""
-    side, graph = gpu.Stream(), gpu.CUDAGraph()
-    side.wait_stream(gpu.current_stream())
-    with gpu.stream(side):
-        for _ in range(3):
-            model(x)
-    gpu.current_stream().wait_stream(side)
-    with gpu.graph(graph):
-        model(x)
-    return graph

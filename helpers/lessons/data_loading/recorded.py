@@ -33,4 +33,4 @@ def _seconds(gpu: Any, batch: torch.Tensor, convert: bool) -> float:
         if convert and x.dtype == torch.uint8:
             x.float().mul_(1 / 255)
 
-    return timed(gpu, work, repeats=4, samples=1) / 1e6
+    return timed(gpu, work, repeats=4) / 1e6

@@ -8,15 +8,10 @@ import torch
 
 from helpers.lessons.generating.decoding import Fixed, Growing, next_logits
 from helpers.models import GPT2, Size
-from helpers.recordings.common import launched, timed
+from helpers.recordings.common import captured, launched, timed, timed_step
 from helpers.recordings.registry import experiment
 
 CONTEXT = 1024
-
-
-def _timed(gpu: Any, work: Any) -> float:
-    """Microseconds of one call. A simulated one takes the same each time, and long to simulate."""
-    return timed(gpu, work, 5) if gpu.device.type == "cuda" else timed(gpu, work, 1, samples=1, warm_up=1)
 
 
 LLAMA = Size(width=4096, layers=32, heads=32, vocabulary=32000, context=2048)
@@ -47,18 +42,6 @@ def _token(gpu: Any, model: Any, size: Size, way: str, batch: int, tokens: int =
     return growing
 
 
-def _graphed(gpu: Any, work: Any) -> Any:
-    side, graph = gpu.Stream(), gpu.CUDAGraph()
-    side.wait_stream(gpu.current_stream())
-    with gpu.stream(side):
-        for _ in range(3):
-            work()
-    gpu.current_stream().wait_stream(side)
-    with gpu.graph(graph):
-        work()
-    return graph.replay
-
-
 def _model(gpu: Any, size: Size) -> Any:
     with torch.device("meta"):
         model = GPT2(size).to(torch.bfloat16)
@@ -75,20 +58,22 @@ def caches(gpu: Any) -> dict[str, Any]:
     """GPT-2, the 1,024th token, in bfloat16: microseconds and launches by cache and sequences, one by one and as a graph."""
     size, rows = Size(), list[dict[str, Any]]()
     model = _model(gpu, size)
+    one = torch.ones(1, device=gpu.device)
+
+    def launch() -> None:
+        """Beside each row: whether the CPU was slower or faster meanwhile."""
+        one + one
+
     with torch.no_grad():
         for batch in (1, 8, 64, 256):
             for way in ("no cache", "growing", "static"):
                 if batch > 64 and way == "no cache":
                     continue  # the logits of what is not asked for do not matter, its scores do: seconds a call
                 work = _token(gpu, model, size, way, batch)
-                row = {
-                    "batch": batch,
-                    "way": way,
-                    "us": _timed(gpu, work),
-                    "kernels": len(launched(gpu, work)),
-                }
+                row = {"batch": batch, "way": way, "us": timed_step(gpu, work, samples=15)}
+                row |= {"launch_us": timed(gpu, launch, 50), "kernels": len(launched(gpu, work))}
                 if way == "static":
-                    row["graph_us"] = _timed(gpu, _graphed(gpu, work))
+                    row["graph_us"] = timed_step(gpu, captured(gpu, work).replay)
                 rows.append(row)
     return {"table": rows}
 
@@ -101,9 +86,54 @@ def large(gpu: Any) -> dict[str, Any]:
         model = _model(gpu, LLAMA)
         for batch, tokens in ((1, 1), (1, 64), (8, 1), (24, 1), (64, 1)):
             work = _token(gpu, model, LLAMA, "static", batch, tokens)
-            row = {"batch": batch, "tokens": tokens, "way": "static", "us": _timed(gpu, work)}
-            rows.append(row | {"graph_us": _timed(gpu, _graphed(gpu, work))})
+            row = {"batch": batch, "tokens": tokens, "way": "static", "us": timed_step(gpu, work)}
+            rows.append(row | {"graph_us": timed_step(gpu, captured(gpu, work).replay)})
             del work
         work = _token(gpu, model, LLAMA, "no cache", 1)
-        rows.append({"batch": 1, "tokens": 1, "way": "no cache", "us": _timed(gpu, work), "graph_us": 0.0})
+        rows.append(
+            {"batch": 1, "tokens": 1, "way": "no cache", "us": timed_step(gpu, work), "graph_us": 0.0}
+        )
+    return {"table": rows}
+
+
+@experiment("20/asking", seconds=30)
+def asking(gpu: Any) -> dict[str, Any]:
+    """Microseconds a token of GPT-2, static cache, one sequence: the token is read after each step, after 16, or never."""
+    size, rows, tokens = Size(), list[dict[str, Any]](), 64 if gpu.device.type == "cuda" else 16
+    model = _model(gpu, size)
+    fixed = [
+        Fixed((1, size.heads, CONTEXT, size.width // size.heads), gpu.device, torch.bfloat16)
+        for _ in range(size.layers)
+    ]
+    token = torch.zeros(1, 1, dtype=torch.int64, device=gpu.device)
+    place = torch.zeros(1, dtype=torch.int64, device=gpu.device)
+
+    def step() -> Any:
+        return next_logits(model, token, place, fixed, CONTEXT)
+
+    said: list[Any] = []
+
+    def made() -> None:
+        said[:] = [step()]
+
+    with torch.no_grad():
+        graph = captured(gpu, made)
+        logits = said[0]
+
+        def replayed() -> Any:
+            graph.replay()
+            return logits
+
+        for how, run in (("eager", step), ("graph", replayed)):
+            for every in (1, 16, 0):
+
+                def loop() -> None:
+                    place.zero_()
+                    for i in range(tokens):
+                        token.copy_(run().argmax(-1, keepdim=True))  # noqa: B023 - called here
+                        place.add_(1)
+                        if every and i % every == every - 1:  # noqa: B023
+                            token.item()
+
+                rows.append({"steps": how, "read_every": every, "us": timed_step(gpu, loop, 1) / tokens})
     return {"table": rows}

@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from helpers.models import GPT2
-from helpers.recordings.common import timed
+from helpers.recordings.common import timed_step
 from helpers.recordings.registry import experiment
 
 PRECISIONS = {"fp32": None, "TF32": None, "autocast, bf16": torch.bfloat16, "autocast, fp16": torch.float16}
@@ -36,7 +36,7 @@ def _step(gpu: Any, dtype: torch.dtype | None) -> tuple[float, int]:
         net = GPT2()
     optimizer = torch.optim.AdamW(net.parameters())
     scaler = torch.amp.GradScaler("cuda", enabled=dtype == torch.float16)
-    tokens = torch.zeros(4, 1024, dtype=torch.int64, device=gpu.device)
+    tokens = torch.randint(50257, (4, 1024), device=gpu.device)
 
     def step() -> None:
         with torch.autocast("cuda", dtype=dtype) if dtype is not None else nullcontext():
@@ -49,5 +49,5 @@ def _step(gpu: Any, dtype: torch.dtype | None) -> tuple[float, int]:
 
     step()
     gpu.reset_peak_memory_stats()
-    us = timed(gpu, step, repeats=1, samples=1, warm_up=0)
+    us = timed_step(gpu, step, repeats=2)
     return us / 1e6, gpu.max_memory_allocated()

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from helpers.recordings.common import timed
+from helpers.recordings.common import timed_step
 from helpers.recordings.registry import experiment
 
 #: the options of torch.optim.AdamW that choose one of its three programs
@@ -44,5 +44,5 @@ def _step(gpu: Any, sizes: list[int], way: str) -> tuple[float, int]:
     optimizer.step()  # makes the state, loads the kernels, and leaves room for the temporaries in the pool
     gpu.reset_peak_memory_stats()
     held = gpu.memory_allocated()
-    us = timed(gpu, optimizer.step, repeats=2, samples=1, warm_up=0)
+    us = timed_step(gpu, optimizer.step)
     return us / 1e6, gpu.max_memory_allocated() - held
