@@ -584,7 +584,9 @@ def test_the_page_of_recordings_beside_their_simulation_is_current() -> None:
     from helpers.lessons import beside
 
     page = beside.PAGE.read_text(encoding="utf-8").split(beside.MARK)[1]
-    for name in beside.names():
-        assert f"| `{name}` |" in page, "run python -m helpers.lessons.beside --page"
+    for card in beside.CARDS:
+        for name in beside.names(card):
+            assert f"| `{name}` | {card} |" in page, "run python -m helpers.lessons.beside --page"
     for name in ("05/serial", "08/growing", "13/int8_shapes", "17/bert"):  # the others take longer
         assert beside.row(name) in page, "run python -m helpers.lessons.beside --page"
+    assert beside.launches() in page

@@ -21,6 +21,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -42,16 +43,8 @@ LONG_RAMPS_S = np.array([*RAMPS_S, 30e-6, 45e-6, 70e-6, 100e-6, 150e-6, 200e-6])
 LONG = {("matmul", "fp32"), ("linear", "fp32"), ("bmm", "fp32")}
 FEWEST = 6  # rows to fit two numbers from
 FEWEST_OWN = 4  # of this course's recordings: few are long enough, and chosen for their sizes
-#: recorded rows shorter than this are left out, by operator: 1.5 times what many calls in a row take at least, for the CPU launches them
-SHORT_S = {
-    "any": 16e-6,
-    "layer_norm": 30e-6,
-    "softmax": 30e-6,
-    "mm": 30e-6,
-    "bmm": 30e-6,
-    "attention": 40e-6,
-    "conv2d": 60e-6,
-}
+#: recorded rows shorter than so many times their operator's shortest are left out: of many calls in a row those take what the CPU takes to launch
+SHORT = 1.5
 #: what a pair of events around nothing takes, by source: NeuSight's tables list calls without a kernel at 7 µs
 AROUND_S = {"NeuSight": 7e-6, "NeuSight models": 7e-6}
 #: from papers, where nothing was measured: shares of peak that PyTorch's flash kernel (version 2) reaches
@@ -101,22 +94,34 @@ def _key(one: Measurement) -> tuple[str, str, str]:
 def collect() -> list[Measurement]:
     """The rows of the fit: public ones, and this course's own for families of which too few public rows (under FEWEST) tell on that card.
 
-    Where the public ones are enough, the own ones test what these say, and do not enter the fit.
+    Where the public ones are enough, the own ones test what these say, and do not enter the fit. Nor does what was recorded on an
+    H200: it has the H100's shares, and tests them.
     """
     public = measured.public()
     seen = Counter(_key(one) for one in public if not one.held_out)
     told = {key for key, count in seen.items() if count >= FEWEST}
     own = [one for _, one in recorded() if not is_short(one)]
-    return public + [one for one in own if _key(one) not in told]
+    return public + [one for one in own if _key(one) not in told and one.card not in devices.SAME_CHIP]
 
 
 def is_own(one: Measurement) -> bool:
-    return one.source.startswith(("recorded ", "19/"))
+    return one.source.startswith(("recorded ", "19/", "calibration/"))
 
 
 def is_short(one: Measurement) -> bool:
-    """Of it not the kernel was measured, but the CPU's launches, many calls in a row."""
-    return one.seconds < SHORT_S.get(one.op.partition("/")[0], SHORT_S["any"])
+    """Of it not the kernel was measured, but the CPU's launches, many calls in a row. (In a step the profiler measured each kernel.)"""
+    key = one.source, one.op.partition("/")[0]
+    return one.source.startswith("recorded ") and one.seconds < SHORT * _shortest_s()[key]
+
+
+@cache
+def _shortest_s() -> dict[tuple[str, str], float]:
+    """(source, operator) → its least seconds there."""
+    least: dict[tuple[str, str], float] = {}
+    for _, one in recorded():
+        key = one.source, one.op.partition("/")[0]
+        least[key] = min(one.seconds, least.get(key, one.seconds))
+    return least
 
 
 def recorded() -> list[tuple[str, Measurement]]:
@@ -131,6 +136,11 @@ def recorded() -> list[tuple[str, Measurement]]:
         (way, list(_attention(way, cards[way.device])))
         for way in recordings.load_all("19/ways")
         if way.device in cards
+    ]
+    own += [
+        (steps, list(_of_steps(steps, cards[steps.device])))
+        for steps in recordings.load_all("calibration/steps")
+        if steps.device in cards
     ]
     return [
         (
@@ -151,6 +161,52 @@ def _attention(recording: Any, card: str) -> Iterator[dict[str, Any]]:
             shapes = " ".join([f"8x16x{row['tokens']}x64"] * 3)
             for part, column in (("forward", "us"), ("both", "both_us")):
                 yield of | {"op": f"attention/{row['way']}/{part}", "shapes": shapes, "us": row[column]}
+
+
+#: operator of a recorded step → of a row, and how many of its inputs are tensors that a row has
+_IN_STEPS = {
+    "aten::cudnn_convolution": ("conv2d", 2),
+    "aten::convolution_backward": ("conv2d_backward", 3),
+    "aten::cudnn_batch_norm": ("batch_norm", 1),
+    "aten::cudnn_batch_norm_backward": ("batch_norm_backward", 2),
+}
+
+
+def _of_steps(recording: Any, card: str) -> Iterator[dict[str, Any]]:
+    """ResNet-50's convolutions and batch norms in a recorded step, as rows of operators; every third held out.
+
+    An operator is all of its kernels. Of 16-bit convolutions in NCHW most are kernels that turn: they are left out. Steps of less
+    than three kernel floors, and the first convolution's backward, which has no gradient of the images, are too.
+    """
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in recording.table or []:
+        if row["op"] in _IN_STEPS and "ResNet" in row["step"]:
+            groups[row["step"], row["op"], row["shapes"]].append(row)
+    sizes = {key: [shape.split("x") for shape in key[2].split()] for key in groups}
+    stride = {
+        (x, weight): int(x[-1]) // int(grad[-1])
+        for (_, op, _), (grad, x, weight, *_) in ((k, map(tuple, s)) for k, s in sizes.items() if len(s) > 2)
+        if op == "aten::convolution_backward"
+    }
+    place: Counter[str] = Counter()
+    for key, kernels in groups.items():
+        (name, many), shapes = _IN_STEPS[key[1]], sizes[key]
+        x, weight = (tuple(shape) for shape in shapes[many - 2 : many]) if "conv2d" in name else ((), ())
+        half, last = "fp16" in key[0], "channels last" in key[0]
+        us = sum(row["us"] for row in kernels) / min(row["calls"] for row in kernels)
+        if us < 3e6 * devices.Assumptions.kernel_floor_s or (weight and (x[1] == "3" or (half and not last))):
+            continue
+        how = f"/{stride[x, weight]}/{int(weight[-1]) // 2}" if weight else ""
+        place[name] += 1
+        yield {
+            "source": recording.name,
+            "card": card,
+            "set": "fit" if place[name] % 3 else "held-out",
+            "op": name + how + "/nhwc" * last,
+            "dtype": "float16" if half else "float32",
+            "shapes": " ".join("x".join(shape) for shape in shapes[:many]),
+            "us": round(us, 2),
+        }
 
 
 def fit(rows: Sequence[Measurement], tapes: Sequence[Tape] = ()) -> list[Fit]:
@@ -237,6 +293,7 @@ class Tape:
 STEPS = "fitted to whole steps"
 OWN = "fitted to this course's recording"
 MOST_BANDWIDTH = 1.3  # above 1: kernels that find their input in the L2 cache
+TOLD_BY_STEPS = {*ARITHMETIC} - {"convolution backward"}  # the other families are what stands in for them
 LEAST_SHARE = 0.1  # of one step's time, in which a family must take more to be told from it
 
 
@@ -315,7 +372,7 @@ class _Counted:
             lambda: defaultdict(int)
         )
         for w in tape.works:
-            family = w.family if w.family in ARITHMETIC else devices.STANDS_IN.get(w.family, w.family)
+            family = w.family if w.family in TOLD_BY_STEPS else devices.STANDS_IN.get(w.family, w.family)
             key = family, w.kind if family in ARITHMETIC else "any"
             groups[key][w.flops * w.effort, w.bytes, w.serial, w.kind] += 1
         self.kernels = groups
@@ -478,7 +535,7 @@ def beside() -> str:
 def _own() -> list[str]:
     """Operators of this course's own recordings that entered no fit, in Markdown: the simulator's errors by kernels.
 
-    Without what is shorter than SHORT_S.
+    Without what is short (:func:`is_short`).
     """
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     fitted = {one for one in collect() if not one.held_out}

@@ -79,6 +79,7 @@ _OPS: dict[str, Callable[..., Any]] = {
     ),
     "embedding": lambda table, rows: F.embedding(rows.long(), table),
 }
+_CHANNELS = ("conv2d", "conv2d_backward", "batch_norm", "batch_norm_backward")
 BACKENDS = {
     "cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION, "efficient": SDPBackend.EFFICIENT_ATTENTION,
 }  # fmt: skip
@@ -106,7 +107,7 @@ def parse(row: Mapping[str, Any], where: str = "") -> Measurement:
     """A row as a Measurement. ValueError, with the place, for what cannot be one."""
     op = str(row.get("op"))
     for column, value, known in (
-        ("card", row.get("card"), CARDS), ("operator", op.partition("/")[0], {*_OPS, "conv2d", "attention"}),
+        ("card", row.get("card"), CARDS), ("operator", op.partition("/")[0], {*_OPS, *_CHANNELS, "attention"}),
         ("arithmetic", row.get("dtype"), {*_KINDS, "int32", "int64"}), ("set", row.get("set"), {"fit", "held-out"}),
     ):  # fmt: skip
         if value not in known:
@@ -168,6 +169,8 @@ def _works_of(one: Measurement) -> list[Work]:
     dtype = torch.float32 if one.dtype == "tf32" else getattr(torch, one.dtype)
     back = one.op.endswith("/both")
     inputs = [torch.empty(shape, dtype=dtype, device="meta", requires_grad=back) for shape in one.shapes]
+    if one.op.endswith("/nhwc"):
+        inputs = [t.contiguous(memory_format=torch.channels_last) for t in inputs]
     chosen = partial(cuda_kernels.attention, capability=one.device.capability)
     with torch.set_grad_enabled(back), precision(one.dtype), _Works() as works:
         run(one.op, inputs, chosen)
@@ -177,11 +180,12 @@ def _works_of(one: Measurement) -> list[Work]:
 def run(
     op: str, inputs: Sequence[torch.Tensor], attention: Callable[..., Any] = cuda_kernels.plain_attention
 ) -> Any:
-    """The operator of a row on these inputs: "mm", "conv2d/<stride>/<padding>", "attention" with a causal mask or
-    "attention/<backend>/<forward or both>" without one."""
+    """The operator of a row on these inputs: "mm", "conv2d/<stride>/<padding>", "conv2d_backward/<stride>/<padding>" of a
+    gradient, x and weight, "batch_norm", "batch_norm_backward" of a gradient and x, these four with "/nhwc" where the channels are
+    last; "attention" with a causal mask or "attention/<backend>/<forward or both>" without one."""
     name, *how = op.split("/")
-    if name == "conv2d":
-        return F.conv2d(inputs[0], inputs[1], stride=int(how[0]), padding=int(how[1]))
+    if name in _CHANNELS:
+        return _over_channels(name, how, inputs)
     if name != "attention":
         return _OPS[name](*inputs)
     if not how:
@@ -189,6 +193,20 @@ def run(
     with sdpa_kernel(BACKENDS[how[0]]):
         out = attention(*inputs)
     return out.sum().backward() if how[1] == "both" else out
+
+
+def _over_channels(name: str, how: Sequence[str], inputs: Sequence[torch.Tensor]) -> Any:
+    if name == "conv2d":
+        return F.conv2d(inputs[0], inputs[1], stride=int(how[0]), padding=int(how[1]))
+    if name == "conv2d_backward":
+        stride, padding = ([int(n)] * 2 for n in how[:2])
+        options: list[Any] = [None, stride, padding, [1, 1], False, [0, 0], 1, [True, True, False]]
+        return torch.ops.aten.convolution_backward(*inputs, *options)
+    x = inputs[-1]
+    of = [x.new_empty(x.shape[1], dtype=torch.float32) for _ in range(5)]
+    if name == "batch_norm":
+        return torch.ops.aten.native_batch_norm(x, *of[:4], True, 0.1, 1e-5)
+    return torch.ops.aten.native_batch_norm_backward(*inputs, *of, True, 1e-5, [True, True, True])
 
 
 @contextmanager

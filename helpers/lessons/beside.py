@@ -1,7 +1,7 @@
 """Every recorded experiment beside its simulation: how far off the simulator is.
 
 python -m helpers.lessons.beside           the table
-python -m helpers.lessons.beside --page    write it into docs/recording.md, after new recordings or a change of the simulator: a minute
+python -m helpers.lessons.beside --page    write it into docs/recording.md, after new recordings or a change of the simulator: two minutes
 """
 
 from __future__ import annotations
@@ -17,28 +17,31 @@ from helpers.text.terminal import lenient
 
 PAGE = Path(__file__).parents[2] / "docs" / "recording.md"
 MARK = "<!-- made by python -m helpers.lessons.beside --page -->"
-HEAD = (
-    "| experiment | what | values | simulated ÷ recorded: median | least | most |\n|---|---|---|---|---|---|"
-)
-CARD = "H100"
+HEAD = "| experiment | card | what | values | simulated ÷ recorded: median | least | most |\n|---|---|---|---|---|---|---|"
+CARDS = ("H100", "H200")
 #: what a table's column is called → what is compared
 _TIMES, _BYTES = ("seconds", "us", "_s", "_us"), ("bytes", "reserved", "allocated")
 #: columns that are results, and not compared
 _SEEN = ("kernels", "first", "same", "refused", "segments")
 
 
-def names() -> list[str]:
-    """The experiments that are recorded on that card, in order. The calibration's compare operators by themselves."""
-    found = (name for name in record.load_all() if recordings.load(name, device=CARD) is not None)
-    return [name for name in found if not name.startswith("calibration/")]
+def names(card: str) -> list[str]:
+    """The experiments that are recorded on that card, in order. The calibration's compare operators by themselves; the capstone's
+    ladders, which take half a minute each to simulate, are kept for one card."""
+    found = [
+        name for name in record.load_all() if (r := recordings.load(name, device=card)) and card in r.device
+    ]
+    return [
+        n
+        for n in found
+        if not n.startswith("calibration/") and not (n.startswith("17/") and card != CARDS[0])
+    ]
 
 
-def row(name: str) -> str:
+def row(name: str, card: str = CARDS[0]) -> str:
     """Lines of the table: of one experiment's times, and of its bytes."""
-    recording = recordings.load(name, device=CARD)
-    assert recording is not None, name
-    real = recordings.show(name, simulated=CARD, prefer="recorded")
-    simulated = _kept(name) or recordings.show(name, simulated=CARD, prefer="simulated")
+    real = recordings.show(name, simulated=card, prefer="recorded")
+    simulated = _kept(name) or recordings.show(name, simulated=card, prefer="simulated")
     lines = []
     for what, pairs in _pairs(real, simulated).items():
         ratios = [after / before for before, after in pairs]
@@ -46,8 +49,8 @@ def row(name: str) -> str:
             f"{value:.2f}" if value >= 0.01 else f"{value:.4f}"
             for value in (median(ratios), min(ratios), max(ratios))
         )
-        lines.append(f"| `{name}` | {what} | {len(ratios)} | {spread} |")
-    return "\n".join(lines) or f"| `{name}` | names of kernels alone | 0 | — | — | — |"
+        lines.append(f"| `{name}` | {card} | {what} | {len(ratios)} | {spread} |")
+    return "\n".join(lines) or f"| `{name}` | {card} | names of kernels alone | 0 | — | — | — |"
 
 
 def _kept(name: str) -> recordings.Result | None:
@@ -88,12 +91,42 @@ def _what(column: str) -> str:
 
 
 def table() -> str:
-    return "\n".join([HEAD, *map(row, names())])
+    return "\n".join([HEAD, *(row(name, card) for card in CARDS for name in names(card))])
+
+
+def steps() -> str:
+    """Whole training steps: what they took, what their kernels took, and what these take simulated."""
+    lines = [
+        "| a training step | card | recorded, ms | of it kernels | simulated kernels | simulated ÷ recorded kernels |",
+        "|---|---|---|---|---|---|",
+    ]
+    for card in CARDS:
+        real, simulated = (
+            recordings.show("calibration/steps", simulated=card, prefer=way).table or []
+            for way in ("recorded", "simulated")
+        )
+        for whole in (r for r in real if not r["op"]):
+            of = whole["step"]
+            ours, theirs = (
+                sum(r["us"] for r in rows if r["step"] == of and r["op"]) / 1e3 for rows in (real, simulated)
+            )
+            times = f"{whole['us'] / 1e3:.1f} | {ours:.1f} | {theirs:.1f} | {theirs / ours:.2f}"
+            lines.append(f"| {of} | {card} | {times} |")
+    return "\n".join(lines)
+
+
+def launches() -> str:
+    """What the CPU takes for a call on tiny tensors, as recorded; a simulated one takes the same for each kernel."""
+    made: dict[str, list[str]] = {}
+    for r in recordings.show("calibration/launches", simulated=CARDS[0], prefer="recorded").table or []:
+        made.setdefault(r["call"], []).append(f"{r['us']:.1f}")
+    rows = [f"| `{call}` | {' | '.join(['—'] * (len(us) < 2) + us)} |" for call, us in made.items()]
+    return "\n".join(["| a call, µs | without autograd | with |", "|---|---|---|", *rows])
 
 
 def main() -> None:
     lenient()
-    made = table()
+    made = "\n\n".join([table(), steps(), launches()])
     if "--page" in sys.argv[1:]:
         before, _, rest = PAGE.read_text(encoding="utf-8").partition(MARK)
         after = rest.partition(MARK)[2]

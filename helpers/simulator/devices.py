@@ -23,11 +23,12 @@ EFFICIENCIES = Path(__file__).with_name("efficiencies.json")
 #: a family of operators without measurements takes the shares of this one
 STANDS_IN = {
     "factorisation": "matmul", "linear": "matmul", "bmm": "matmul", "grouped": "convolution", "depthwise": "convolution",
+    "convolution backward": "convolution", "batch norm": "normalisation", "batch norm backward": "normalisation",
     "cudnn attention": "attention", "efficient attention": "attention",
     "optimizer": "elementwise", "copy": "elementwise", "gather": "elementwise", "reduction": "normalisation",
 }  # fmt: skip
-#: a card that was not measured, but is made of the same chip as one that was
-_SAME_CHIP = {"H200": "H100"}
+#: a card of which nothing is fitted, made of the same chip as one of which much is
+SAME_CHIP = {"H200": "H100"}
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Device:
 
 @lru_cache(maxsize=1024)
 def _look_up(card: str, family: str, kind: str) -> Efficiency:
-    return stands_for(_shares(), (card, _SAME_CHIP.get(card, card), "any"), family, kind)
+    return stands_for(_shares(), (card, SAME_CHIP.get(card, card), "any"), family, kind)
 
 
 def stands_for(

@@ -35,8 +35,11 @@ FAMILIES: dict[str, str] = {
     "efficient attention": r"efficient_attention",
     "attention": r"scaled_dot_product|flash_attention",
     "optimizer": r"^(foreach|fused)_(?!rms)",
+    "convolution backward": r"convolution_backward",
     "convolution": r"convolution|^conv\dd",
     "matmul": r"mm$|^linear|^addmv|^mv$|^dot$",
+    "batch norm backward": r"batch_norm.*backward",
+    "batch norm": r"batch_norm",
     "normalisation": r"norm|softmax",
     "gather": r"embedding|^index|^gather|^scatter|^take|masked_select|nonzero",
     "reduction": r"^(sum|mean|a?max|a?min|argmax|argmin|var|std|nll_loss|logsumexp|cumsum|prod|any|all)",
@@ -44,7 +47,8 @@ FAMILIES: dict[str, str] = {
 }
 #: families bound by arithmetic; the others move bytes
 ARITHMETIC = (
-    "matmul", "linear", "bmm", "convolution", "grouped", "depthwise", "attention", "cudnn attention", "efficient attention",
+    "matmul", "linear", "bmm", "convolution", "convolution backward", "grouped", "depthwise", "attention", "cudnn attention",
+    "efficient attention",
 )  # fmt: skip
 # Operators that only make or re-label memory.
 _NO_KERNEL = {
@@ -63,6 +67,9 @@ _AT_PLACES = {"index_copy_", "index_put_", "_index_put_impl_"}
 _SHAPE_ONLY = {"new_zeros", "new_ones", "new_full"}
 _UNREAD = {"nll_loss_backward": (1,), "nll_loss2d_backward": (1,)}
 _CONVOLUTION = {"convolution", "_convolution", "cudnn_convolution", "convolution_backward"}
+# Of these the H100's own rows tell two speeds: with the channels last, that of other normalisations; else half of it and less, for
+# x is read once more when its mean is known, and no block holds all of a channel.
+_BATCH_NORMS = ("batch norm", "batch norm backward")
 # Products of int8 matrices, which cuBLASLt does and not cuBLAS.
 _INT8_PRODUCTS = {"_int_mm", "_weight_int8pack_mm"}
 _KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.int8: "int8", torch.float64: "fp64_tensor"}
@@ -190,6 +197,8 @@ def work(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> 
         elif "attention" in family:
             effort = _causal(_named(func, args) | kwargs)
     else:
+        if family in _BATCH_NORMS and any(map(channels_last, inputs)):
+            family = "normalisation"
         flops = max(sum(t.numel() for t in results), sum(t.numel() for t in inputs[:1]))
         kind = "fp64" if any(t.dtype == torch.float64 for t in results) else "fp32"
     return Work(flops, read + written, kind, family, effort)
