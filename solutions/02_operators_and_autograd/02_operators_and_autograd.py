@@ -719,6 +719,20 @@ times(
 # The times are those of this machine. Look at two rows. A view, which moves no data, already costs many times as much as
 # an empty Python function. And one `backward` on one element costs several times as much as its forward.
 #
+# On the machine of a recorded H100 calls on tiny tensors were launched many times in a row. So nearly all of these times are the CPU's.
+
+# %% experiment tags=["fold"]
+from helpers.lessons.operators_and_autograd.experiments import recorded_calls
+
+calls_us, shown = recorded_calls()
+lesson.keep(addition_us=calls_us["x + y"], linear_us=calls_us["F.linear with bias"])
+lesson.keep(layer_us=calls_us["F.linear, forward and backward"])
+shown
+
+# %% [markdown]
+# There is no *one* time of a call. A linear layer's takes {{linear_us:.0f}} µs and not {{addition_us:.0f}}, and with its backward
+# {{layer_us:.0f}} µs. The simulator takes {{launch_us:.0f}} µs for every kernel.
+#
 # You can watch a call on its way. A *function mode* stands above everything and sees what your line calls. A *dispatch
 # mode* stands below autograd and sees what goes on to a kernel. `count` is built from these two.
 

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-import helpers.lessons.operators_and_autograd.recorded  # noqa: F401 - its experiments are known by their names
+import helpers.calibration.recorded
+import helpers.lessons.operators_and_autograd.recorded  # noqa: F401 - their experiments are known by their names
 from helpers import bench, count, recordings
 from helpers.counters import Counts
 from helpers.lessons.operators_and_autograd.graph import graph_of
@@ -209,6 +210,26 @@ def moved_and_time(operators: Mapping[str, int], real: Real) -> Table:
     ]
     columns = ["operator", "MB moved", "÷ bandwidth, µs", "a call of x + y, µs"]
     return table(rows, columns, evidence=real.evidence)
+
+
+def recorded_calls() -> tuple[dict[str, float], Table]:
+    """Recorded calls on tiny tensors, many in a row: each one's microseconds with autograd; and these beside those without."""
+    recording = recordings.show("calibration/launches", prefer="recorded")
+    times = {(row["call"], row["autograd"]): row["us"] for row in recording.table or ()}
+    called = list(dict.fromkeys(name for name, _ in times))
+    rows = [
+        (
+            name,
+            *(
+                f"{recording.about}{times[name, on]:.1f}" if (name, on) in times else "—"
+                for on in (False, True)
+            ),
+        )
+        for name in called
+    ]
+    columns = ["a call on tiny tensors", "without autograd, µs", "with, µs"]
+    shown = table(rows, columns, evidence=recording.evidence)
+    return {name: times[name, True] for name in called}, shown
 
 
 def what_fusion_gave() -> Table:
