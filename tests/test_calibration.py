@@ -306,9 +306,9 @@ def test_times_of_a_simulated_table_say_how_far_off_steps_are() -> None:
         ("mm", "matmul"), ("addmm", "matmul"), ("baddbmm", "matmul"), ("mul", "elementwise"), ("mul_", "elementwise"),
         ("_foreach_add_", "optimizer"), ("_fused_adamw_", "optimizer"), ("addcmul", "elementwise"),
         ("native_layer_norm_backward", "normalisation"), ("_softmax", "normalisation"), ("sum", "reduction"),
-        ("_scaled_dot_product_flash_attention", "attention"), ("convolution_backward", "convolution"),
+        ("_scaled_dot_product_flash_attention", "attention"), ("convolution_backward", "convolution backward"),
         ("embedding", "gather"), ("copy_", "copy"), ("_to_copy", "copy"), ("cat", "copy"), ("gelu", "elementwise"),
-        ("max_pool2d_with_indices", "elementwise"), ("native_batch_norm", "normalisation"),
+        ("max_pool2d_with_indices", "elementwise"), ("native_batch_norm", "batch norm"), ("cudnn_batch_norm_backward", "batch norm backward"),
     ],
 )  # fmt: skip
 def test_families(operator: str, family: str) -> None:

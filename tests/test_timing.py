@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -286,4 +287,8 @@ def test_what_a_function_names_is_looked_through(monkeypatch: pytest.MonkeyPatch
     x, model = torch.zeros(1), torch.nn.Linear(1, 1)
     found = timing._within_reach((lambda: model(x), torch.mm), (3,))
     assert any(thing is x for thing in found) and any(thing is model for thing in found) and 3 in found
+    assert not any(timing._on_cuda(thing) for thing in found)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    found = timing._within_reach((optimizer.step, partial(model.forward, x)), ())
+    assert all(any(thing is one for thing in found) for one in (optimizer, model, x))
     assert not any(timing._on_cuda(thing) for thing in found)

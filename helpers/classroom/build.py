@@ -59,9 +59,7 @@ METADATA = {
 BUILD_ENVIRONMENT = {"COURSE_BUILD": "1", "PYTHONHASHSEED": "0", "HELPERS_STATIC_WIDGETS": "1"}
 HIDDEN_NOTE = "# Further tests of this exercise run here when the lesson is graded."
 #: stands in the lines that Python shows when an import of the set-up cell fails
-KERNEL_NOTE = (
-    "# An import fails? Wrong kernel: start with `make lab`, then Kernel > Change Kernel… > Python 3."
-)
+KERNEL_NOTE = "# An import fails? A wrong Jupyter kernel: start with `make lab`, then Kernel > Change Kernel… > Python 3."
 TEST_NOTE = "# Test of exercise {number}, {title}: run this cell."
 #: an experiment with this tag is shown folded: code that carries no idea
 FOLD_TAG = "fold"

@@ -130,9 +130,9 @@ class Leak:
         return len(self.per_step) > 1 and all(self.per_step[1:])
 
     def __repr__(self) -> str:
-        some = f"in {sum(map(bool, self.per_step))} of {len(self.per_step)} steps"
-        how = "in every step" if self.grows else some
-        return f"{self.site}: {size_text(self.bytes)} in {self.blocks} blocks stay, {how}"
+        some = f"from {sum(map(bool, self.per_step))} of {len(self.per_step)} steps"
+        how = "from every step" if self.grows else some
+        return f"{self.site}: {self.blocks} blocks stay, {size_text(self.bytes)} in all, {how}"
 
 
 def leaks(snapshot: Snapshot, steps: int | Sequence[int] = 4) -> tuple[Leak, ...]:

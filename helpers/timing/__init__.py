@@ -12,6 +12,7 @@ import math
 import time
 import timeit
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -55,7 +56,7 @@ def bench(
     chooses a block long enough for the clock. num_threads: torch's threads while timing; None leaves them.
     gpu: a `helpers.simulator` GPU, real or simulated: the clock is read only after gpu.synchronize(), so that
     the work is timed and not its launch. Found by itself inside `with gpu:` of a simulated one, or when
-    fn, its arguments or the variables it names are on CUDA. clock: another clock, in seconds.
+    fn, its arguments, what it is bound to or the variables it names are on CUDA. clock: another clock, in seconds.
 
     Raises TypeError where fn cannot be called, ValueError for counts below 1 or a time that is not positive.
 
@@ -165,10 +166,15 @@ def _clock_for(
 
 
 def _within_reach(fns: tuple[Any, ...], args: tuple[Any, ...]) -> list[Any]:
-    """The functions, their arguments, and the variables that they name: `lambda: model(x)` names two."""
+    """The functions, their arguments, what a method or a partial is bound to, and the variables that a function names:
+    `lambda: model(x)` names two."""
     things = [*fns, *args]
     for fn in fns:
-        if inspect.isfunction(fn):
+        if isinstance(fn, partial):
+            things += _within_reach((fn.func,), (*fn.args, *fn.keywords.values()))
+        elif inspect.ismethod(fn):
+            things += _within_reach((fn.__func__,), (fn.__self__,))
+        elif inspect.isfunction(fn):
             names = inspect.getclosurevars(fn)
             things += [*names.nonlocals.values(), *names.globals.values()]
     return things
@@ -177,6 +183,8 @@ def _within_reach(fns: tuple[Any, ...], args: tuple[Any, ...]) -> list[Any]:
 def _on_cuda(thing: Any) -> bool:
     if isinstance(thing, torch.nn.Module):
         return any(parameter.is_cuda for parameter in thing.parameters())
+    if isinstance(thing, torch.optim.Optimizer):
+        return any(parameter.is_cuda for group in thing.param_groups for parameter in group["params"])
     return isinstance(thing, torch.Tensor) and thing.is_cuda
 
 
