@@ -984,30 +984,35 @@ lesson.keep(real_computes=few.shares.computes, real_read_ms=1e3 * item.cpu_s, re
 lesson.keep(
     few_word=few.bottleneck, sim_waits=simulated["item_in_loop"].shares.waits, real_waits=item.shares.waits
 )
-lesson.keep(both_waits=busy.shares.waits)
-lesson.keep(gap_us=1e6 * experiments.between_kernels_s("03/steady"))
-lesson.keep(operator_us=1e6 * experiments.operator_s_without_profiler())
-lesson.keep(watched_us=1e6 * experiments.operator_s_with_profiler())
+lesson.keep(both_waits=busy.shares.waits, gap_us=1e6 * experiments.between_kernels_s("03/steady"))
+lesson.keep(free_small_ms=1e3 * few.unwatched_s, free_item_ms=1e3 * item.unwatched_s)
+lesson.keep(free_both_ms=1e3 * busy.unwatched_s, python_ms=1e3 * (busy.unwatched_s - item.unwatched_s))
 experiments.loops_beside(loops_on_two)
 
 # %% [markdown]
-# The two GPUs are near to each other. With layers of 2048 × 2048, the kernels of a step take {{gpu_ms:.1f}} ms
-# simulated and {{real_gpu_ms:.1f}} ms recorded. The two CPUs are far apart. For a step of `launch_bound` the simulated
-# CPU works {{small_ms:.2f}} ms, the recorded one {{real_small_ms:.1f}} ms. A part of the difference is Python and the
-# driver, on that machine. Another part is the profiler: it writes a record for each operator and each launch. With the
-# profiler, an operator of this forward pass takes the CPU {{watched_us:.0f}} µs. Without it, and without autograd's graph, one of a similar network
-# takes {{operator_us:.0f}} µs (the recording of lesson 07).
+# The two GPUs are not far apart: with layers of 2048 × 2048, the kernels of a step take {{gpu_ms:.1f}} ms
+# simulated and {{real_gpu_ms:.1f}} ms recorded. The two CPUs are. For a step of `launch_bound` the simulated
+# CPU works {{small_ms:.2f}} ms, the recorded one {{real_small_ms:.1f}} ms. A part of the difference is the profiler: it
+# writes a record for each operator and each launch. Without it the recorded step takes {{free_small_ms:.1f}} ms. The rest is
+# Python, PyTorch and the driver, on that machine.
 #
 # This changes the verdicts:
 #
 # - `launch_bound`: the GPU computes only {{real_computes:.0%}} of the time. `trace.classify` says
-#   {{few_word}}, because here the launches lie too far apart for *short kernels*. On the map both words mean the CPU, and fewer launches help.
-# - `item_in_loop`: the simulated CPU is soon done, and then waits: {{sim_waits:.0%}} of the time. The recorded CPU works
-#   {{real_read_ms:.1f}} ms a step, longer than the GPU's kernels take. When it comes to the read, the GPU is nearly done, and the CPU
-#   waits {{real_waits:.0%}} of the time. So in this trace the read costs little, and the CPU is the bottleneck.
-# - `read_and_prepare`: the same, with the Python on top. The CPU works {{real_both_ms:.1f}} ms a step, and waits
-#   {{both_waits:.0%}} of the time. Without the read a step would still take {{real_both_ms:.1f}} ms.
+#   {{few_word}}, because here the launches lie too far apart for *short kernels*. On the map both words mean the CPU, and
+#   fewer launches help.
+# - `item_in_loop`: the simulated CPU is soon done, and then waits: {{sim_waits:.0%}} of the time. The recorded CPU, with the
+#   profiler, works {{real_read_ms:.1f}} ms a step, longer than the GPU's kernels take. When it comes to the read, the GPU is
+#   nearly done, and the CPU waits {{real_waits:.0%}} of the time. So in this trace the CPU is the bottleneck. Without the
+#   profiler it is not: the CPU needs about {{free_small_ms:.1f}} ms for these operators (they are those of `launch_bound`),
+#   and the step takes {{free_item_ms:.1f}} ms, little more than the kernels. The GPU sets the pace, as in the simulation.
+# - `read_and_prepare`: with the profiler the same, and the Python on top. The CPU works {{real_both_ms:.1f}} ms a step, and
+#   waits {{both_waits:.0%}} of the time. Without the read a step would still take {{real_both_ms:.1f}} ms. Without the
+#   profiler a step takes {{free_both_ms:.1f}} ms, {{python_ms:.1f}} ms more than that of `item_in_loop`. It grows by all of
+#   the Python's time, as in the simulation. There the read costs much: without it, the CPU would need only about
+#   {{free_small_ms:.1f}} + 1.5 ms.
 #
-# **So a verdict belongs to one program on one machine.** A sync costs what the CPU does after it, if the GPU has nothing to do
-# meanwhile (`read_and_prepare`, simulated). It costs less where the CPU sets the pace anyway (recorded). And the profiler slows the CPU: without it, the CPU may not be the bottleneck at all. So if a trace with many small
-# operators says CPU-bound, time some steps without the profiler too (lesson 00).
+# **So a verdict belongs to one program on one machine, and a profiler that looks on belongs to the program.** A sync costs
+# what the CPU does after it, if the GPU has nothing to do meanwhile (`read_and_prepare` without the profiler). It costs less
+# where the CPU sets the pace anyway (with it). So if a trace with many small operators says CPU-bound, time some steps
+# without the profiler too (lesson 00). Are they hardly longer than the kernels? Then the GPU is the limit.

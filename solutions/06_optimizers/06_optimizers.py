@@ -4,12 +4,12 @@
 # ## Why are there three AdamWs?
 #
 # PyTorch has three programs for [`AdamW`](https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html):
-# `foreach=False`, `foreach=True` and `fused=True`. They compute one formula. They differ in time and in memory.
+# `foreach=False`, `foreach=True` and `fused=True`. They compute one formula, and differ in time and in memory.
 #
-# An optimizer does little arithmetic. For each weight it reads four numbers (the weight, its gradient and two running
-# means), computes, and writes three of them back. So only two things take time: the **launches** of its kernels, and the
-# **bytes** that these kernels move. In this lesson you measure both for all three programs, and you write two of the
-# programs yourself.
+# AdamW does little arithmetic. For each weight it reads four numbers (the weight, its gradient and two running means),
+# computes, and writes three of them back. So on the GPU only two things cost: the **launches** of its kernels, and the
+# **bytes** that these move. (Python is a third: round 2.) You measure both for all three programs, and write two of
+# the programs yourself.
 #
 # **Time** 50 min, 22 of them for two exercises; *Further*: 43 min. **Before this** lessons 00 to 02 (the simulated GPU,
 # operators and their counts, autograd).
@@ -107,8 +107,8 @@ you.against(measured, experiments.costs(steps, LAYERS), evidence="simulated (H10
 # optimizers in [`torch.optim`](https://docs.pytorch.org/docs/stable/optim.html) have it. A fused kernel is written by hand
 # for each optimizer. These have one: {{fused_kinds}}. (A compiler can make one of a formula of your own: lesson 11.)
 #
-# Now write the first two yourself, from AdamW's formula at step t ([Loshchilov and Hutter,
-# 2019](https://arxiv.org/abs/1711.05101)).
+# Now write the first two yourself, from PyTorch's form of AdamW at step t. (In [Loshchilov and Hutter,
+# 2019](https://arxiv.org/abs/1711.05101), lr does not multiply the decay.)
 
 # %% [markdown]
 # **Exercise 6.1 — AdamW, one parameter after the other** (★★, 10 min)
@@ -153,7 +153,7 @@ def adamw_loop(
         has switched gradients off.
     step: t, the number of this step, from 1.
 
-    The numbers are those of torch.optim.AdamW (to 10 decimals in float64). Budget: 8 operators per
+    The numbers are those of torch.optim.AdamW (to 9 digits in float64, 4 in float32). Budget: 8 operators per
     parameter, no syncs, and beyond its inputs at most 2 arrays of the largest parameter alive at once: the
     new root of v, and the old one, which its name still holds. (torch's loop has a third: its division is not in
     place.) torch's own AdamW in one operator, torch._fused_adamw_, is not allowed here.
@@ -206,8 +206,8 @@ check_adamw_loop(
 # exist at the same time. So add a limit. With `temp_bytes` you cut the lists into groups, and only one group's roots may
 # exist at a time. Without a limit all parameters are one group.
 #
-# <details><summary>Hint 1</summary>First without a limit, line by line. These operators are private (their names begin
-# with an underscore), and PyTorch's pages describe few of them. Here they are: <code>torch._foreach_mul_(list, number)</code>,
+# <details><summary>Hint 1</summary>First without a limit, line by line. PyTorch's pages describe few of these private
+# operators: <code>torch._foreach_mul_(list, number)</code>,
 # likewise <code>div_</code> and <code>add_</code>; <code>_foreach_lerp_(list, ends, weight)</code>;
 # <code>_foreach_addcmul_(list, a, b, value=number)</code>, likewise <code>addcdiv_</code>; and
 # <code>_foreach_sqrt(list)</code>, which alone returns a new list.</details>
@@ -300,7 +300,7 @@ check_adamw_foreach(
 # %% [markdown]
 # ## 2 · Launches or bytes?
 #
-# First the bytes. A number in float32 has four bytes. Here is what each kernel reads and writes, for each weight:
+# A number in float32 has four bytes. Each kernel reads and writes, for each weight:
 
 # %% experiment
 loop, fused = (adamw_step([2**20], **WAYS[way]) for way in ("for-loop", "fused"))
@@ -309,8 +309,8 @@ lesson.keep(launch_us=launch_us, terabytes=terabytes)
 experiments.bytes_by_kernel(loop, fused, weights=2**20)
 
 # %% [markdown]
-# A step pays two prices. Each **launch** takes the CPU {{launch_us:.0f}} µs. And the **bytes** take time: this GPU moves
-# {{terabytes:.1f}} TB in a second. The CPU launches while the GPU works, so the larger price is the time of the step.
+# A simulated step pays two prices. Each **launch** takes the CPU {{launch_us:.0f}} µs. And the **bytes** take time: the
+# GPU moves {{terabytes:.1f}} TB in a second. The CPU launches while the GPU works, so the larger price is the step's time.
 #
 # Now take 16.8 million weights: all in one parameter, or in 256 parameters of equal size. The bytes are the same. The
 # for-loop's launches are not: 8 × 1, or 8 × 256. **How many times as fast as the for-loop are the other two?** Work it
@@ -353,11 +353,10 @@ you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as 
 # |---|---|---|
 # | few, large | no faster: the same bytes | a third of the bytes |
 # | many, with many weights in all | most launches are gone, the bytes stay | a third of the bytes |
-# | many, with few weights in all | most launches are gone | 2 launches in place of 8, and less Python |
+# | many, with few weights in all | most launches are gone | 2 launches in place of 8, and less work on the CPU |
 #
-# Here are three nets: 100 small parameters (the last row above), the parameters of GPT-2 (the middle row), and 8 large
-# parameters (the first row). Each step is simulated, and was recorded on a real H100. (If you have a GPU, the last times
-# are yours.)
+# Here are three nets: 100 small parameters (the last row above), GPT-2's (the middle row), and 8 large ones (the first
+# row). Each step is simulated, and recorded on a real H100. (If you have a GPU, the last times are yours.)
 
 # %% experiment
 from helpers import recordings
@@ -365,18 +364,21 @@ from helpers import recordings
 runs = recordings.side_by_side("06/three_adamws")
 real = experiments.recorded_against(*runs[:2])
 lesson.keep(over_foreach=real.foreach, over_fused=real.fused, apart_us=real.apart_us)
+lesson.keep(least=real.least, most=real.most)
 lesson.keep(recorded_torch=recordings.load("06/three_adamws").torch)
 experiments.three_nets(runs)
 
 # %% [markdown]
 # With many small parameters, foreach takes away most of the time, and fused most of the rest. With few large
-# parameters, only fused is faster. (On the real GPU foreach is even a little slower than the for-loop there.)
+# parameters, only fused is faster. (In the recording, by PyTorch {{recorded_torch}}, foreach is even a little slower than
+# the for-loop there.)
 #
 # > **Limit of the simulation.** In each step `torch.optim` also collects its lists again, in Python. The simulation leaves
 # > this out. With 100 small parameters, the recorded foreach takes {{over_foreach:.0f}} times
-# > as long as the simulated one, and fused {{over_fused:.0f}} times. We take this difference for Python; the recording does
-# > not separate it. In it foreach and fused are {{apart_us:.0f}} µs apart. Even twenty launches would be only 20 · {{launch_us:.0f}} µs:
-# > so most of what fused saves there is Python, too. A CUDA graph (lesson 07) also saves it.
+# > as long as the simulated, and fused {{over_fused:.0f}} times. Foreach and fused are {{apart_us:.0f}} µs apart
+# > there: far more than a few launches. We take both for Python, which a CUDA graph (lesson 07) saves. The other
+# > steps take {{least:.1f}} to {{most:.1f}} times as long as simulated: the CPU is slower, and no step reaches
+# > {{terabytes:.1f}} TB/s. The recording does not separate the causes.
 
 # %% [markdown]
 # ## The running example
@@ -408,8 +410,8 @@ board
 #
 # Look first at the number of your parameters and at the two options. Then read what the block prints of
 # `Optimizer.step#…`: its share of the whole step is all that a faster optimizer can save. (With a GPU, compare its
-# milliseconds there with the time of your step, as lesson 00 takes it.) Try `fused=True` first. If your optimizer does not
-# have it, see that `foreach` is not switched off.
+# milliseconds there with the time of your step, as lesson 00 takes it.) Try `fused=True` first. If your optimizer lacks
+# it, see that `foreach` is not switched off.
 
 # %% experiment
 from helpers.own_script import toy
@@ -429,7 +431,7 @@ with profile() as run:
 rows = run.key_averages()
 whole = sum(row.self_cpu_time_total for row in rows)
 for row in rows:
-    if row.key.startswith("Optimizer.step#"):
+    if row.key.startswith("Optimizer.step#") and row.cpu_time_total:  # a GPU has a second row of this name
         share, gpu_ms = row.cpu_time_total / whole, row.device_time_total / 1e3
         print(f"{row.key}: ≈ {100 * share:.0f} % of the step's time on the CPU, ≈ {gpu_ms:.2f} ms on a GPU")
 
@@ -457,8 +459,8 @@ lesson.verdicts(
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | Use `fused=True` where the optimizer has it. | Few have it. RMSprop and a formula that you change take foreach. |
-# | foreach is the for-loop with fewer launches. | With few large parameters it is no faster, and needs memory for one more copy of the weights: take the for-loop. |
-# | A step of the optimizer takes bytes ÷ bandwidth. | With many small parameters, the launches take longer. |
+# | foreach is the for-loop with fewer launches. | With few large parameters it is no faster; with four equal ones or more it needs more memory: take the for-loop. |
+# | A step of the optimizer takes bytes ÷ bandwidth. | With many small parameters, launches and Python take longer. |
 # | On a GPU, `AdamW(params)` is foreach already. | On a CPU it is the for-loop. |
 #
 # **Read on**: the [table of implementations](https://docs.pytorch.org/docs/stable/optim.html#algorithms) in PyTorch's
@@ -558,7 +560,7 @@ def step_in_backward(
 
     After backward(), every p.grad is None, and the weights are those of torch.optim.AdamW after backward()
     and step(), as if zero_grad() followed. Budget for everything that lives, state included: 2 arrays for
-    each parameter (m and v), 3 of the largest (a gradient, the root, and one to spare), and activations.
+    each parameter (m and v), 3 of the largest (a gradient, the root, and the root after a division), and activations.
     """
     ### BEGIN SOLUTION
     optimizers = {p: torch.optim.AdamW([p], lr, betas, eps, weight_decay) for p in params}
@@ -599,8 +601,8 @@ check_step_in_backward(
 # %% [markdown]
 # ### How long will a step take? (18 min)
 #
-# Round 2 took the larger of two sums: all launches, or all kernels. This is right when all kernels are alike. Here are two
-# parameters of very different size, and the launches and kernels of the for-loop on one axis of time:
+# Round 2 took the larger of two sums: all launches, or all kernels. This is nearly right when the kernels are many and
+# alike. Here are two parameters of very different size, and the launches and kernels of the for-loop on one axis of time:
 
 # %% experiment
 from helpers import plots
@@ -636,7 +638,7 @@ plots.timeline(rows, since_s=began, evidence=gpu.evidence, title=title)
 # <details><summary>Hint 1</summary>First make the list of kernels: the bytes of each, in order. For the loop,
 # eight for the first parameter, then eight for the second; for foreach, eight in all.</details>
 #
-# <details><summary>Hint 2</summary>max(sum of launches, sum of kernels) is right when all kernels are alike. With
+# <details><summary>Hint 2</summary>max(sum of launches, sum of kernels) is nearly right when the kernels are many and alike. With
 # a large parameter first, the CPU runs ahead while the GPU works; with it last, the GPU has been waiting
 # all the time. Walk through the list with two clocks.</details>
 #
@@ -725,16 +727,17 @@ lesson.keep(to_64=ratios["batch 1 → 64"], to_65536=ratios["batch 4,096 → 65,
 you.against_ratios(ratios, experiments.by_batch(), evidence="simulated (H100)", what="times as long")
 
 # %% [markdown]
-# For small batches, the time hardly grows: a step with 64 samples takes {{to_64:.2f}} times as long as a step with one. The
-# launches set this time, and their number does not depend on the batch. (The step ends a little after its last launch: the
-# large kernel of AdamW is launched last, and has to run, too.) The kernels' time does not shrink to zero either:
-# a layer reads its whole matrix, and the optimizer all its numbers, for one sample as for a thousand.
+# For small batches, the time hardly grows: a step with 64 samples takes {{to_64:.2f}} times as long as a step with one. Up
+# to batch 16 the launches set this time, and their number does not depend on the batch. (The step ends a little after its
+# last launch: the large kernel of AdamW is launched last, and has to run, too.) At 64 the kernels already take longer
+# than the launches. But even for one sample their time is not zero: a layer reads its whole matrix, and the optimizer all
+# its numbers, as for a thousand.
 #
 # The **knee** is where the step begins to grow: here between batch 16 and 64. Beyond it a sample still gets
-# cheaper for a while, because larger matrices fill the GPU better. In the last rows a sample gets hardly any cheaper:
-# 16 times the batch takes {{to_65536:.1f}} times as long. So a larger batch gives parallelism up to the knee and a
-# little beyond. The optimizer is a fixed cost of the step: the smaller the batch, the more the choice between the
-# three AdamWs matters.
+# cheaper for a while, because larger matrices fill the GPU better, and the fixed costs (weights, optimizer) are spread.
+# In the last rows a sample gets little cheaper: 16 times the batch takes {{to_65536:.1f}} times as long. So a larger
+# batch is nearly free up to the knee. Beyond it, it still gains, but less and less. The optimizer is a fixed cost of the
+# step: the smaller the batch, the more the choice between the three AdamWs matters.
 #
 # ### What a larger batch asks of the learning rate (5 min)
 #
@@ -769,9 +772,9 @@ you.against_ratios(
 # says the power.
 #
 # Both rules hold in a *range* of batches. With batch 1,024 the epoch has only four steps: the best rates no longer follow
-# the rules, and no rate reaches the loss of the small batches. There, noise no longer matters, and more samples per
-# step are wasted ([McCandlish and others, 2018](https://arxiv.org/abs/1812.06162)). So do not trust the rule alone:
-# try a few rates around the one that it gives.
+# the rules, and no rate that we tried reaches the loss of the small batches. In batches larger
+# still, noise hardly matters, and more samples per step are wasted ([McCandlish and others,
+# 2018](https://arxiv.org/abs/1812.06162)). So do not trust the rule alone: try a few rates around the one that it gives.
 #
 # ### Lists that do not become one launch (1 min)
 #

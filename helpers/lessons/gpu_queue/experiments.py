@@ -8,6 +8,7 @@ import linecache
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -409,11 +410,13 @@ def steps_kept(schedule: Any, step_is_called: bool = True) -> list[int]:
 
 class LoopRun(NamedTuple):
     """A recorded loop as one machine ran it. step_s, cpu_s, gpu_s: seconds of a step in the middle of the trace, of the
-    CPU without its waits, and of the GPU's kernels.
+    CPU without its waits, and of the GPU's kernels. unwatched_s: seconds of a step when no profiler looks on; the
+    simulated profiler takes no time.
     """
 
     evidence: str
     step_s: float
+    unwatched_s: float
     cpu_s: float
     gpu_s: float
     shares: trace.Shares
@@ -423,12 +426,19 @@ class LoopRun(NamedTuple):
 def four_loops() -> dict[str, dict[str, LoopRun]]:
     """Four loops of this lesson's kinds: loop → "simulated", "recorded" and, where there is a GPU, "live"."""
     return {
-        name: {result.kind: _run(result) for result in recordings.side_by_side(f"03/{name}")}
+        name: {result.kind: _run(name, result) for result in recordings.side_by_side(f"03/{name}")}
         for name in ("launch_bound", "steady", "item_in_loop", "read_and_prepare")
     }
 
 
-def _run(result: recordings.Result) -> LoopRun:
+@cache
+def _unwatched_s(kind: str) -> dict[str, float]:
+    """loop → seconds of a step without the profiler. kind: "recorded" or "live"."""
+    rows = recordings.show("03/without_profiler", prefer=kind).table or ()
+    return {row["loop"]: row["us"] / 1e6 for row in rows}
+
+
+def _run(name: str, result: recordings.Result) -> LoopRun:
     t = result.trace
     assert t is not None
     part, shares = steady(t), trace.shares(t)
@@ -437,7 +447,8 @@ def _run(result: recordings.Result) -> LoopRun:
     step_s = (end - begin) / 1e9 / part.steps
     cpu_s = sum(step.seconds_s - step.wait_s for step in middle) / len(middle)
     verdict = trace.classify(t).bottleneck
-    return LoopRun(result.evidence, step_s, cpu_s, shares.computes * step_s, shares, verdict)
+    unwatched_s = step_s if result.kind == "simulated" else _unwatched_s(result.kind)[name]
+    return LoopRun(result.evidence, step_s, unwatched_s, cpu_s, shares.computes * step_s, shares, verdict)
 
 
 def loops_beside(loops: Mapping[str, Mapping[str, LoopRun]]) -> Table:
@@ -447,11 +458,12 @@ def loops_beside(loops: Mapping[str, Mapping[str, LoopRun]]) -> Table:
         for kind, run in runs.items():
             about = approx(run.evidence)
             cells = (f"{about}{share:.0%}" for share in run.shares)
-            times = (about + format_seconds(s) for s in (run.step_s, run.cpu_s))
-            rows.append((name, kind, *times, *cells, run.bottleneck))
+            step, cpu, free = (about + format_seconds(s) for s in (run.step_s, run.cpu_s, run.unwatched_s))
+            rows.append((name, kind, step, cpu, *cells, run.bottleneck, "" if kind == "simulated" else free))
     columns = ["loop", "run", "a step", "of it the CPU works", "GPU computes", "CPU waits", "trace.classify"]
+    columns.append("a step, no profiler")
     evidence = " · ".join(run.evidence for run in next(iter(loops.values())).values())
-    caption = "recorded and live: with the profiler, which lengthens the CPU's work"
+    caption = "recorded and live: with the profiler, which lengthens the CPU's work; last column: without it"
     return table(rows, columns, evidence=evidence, caption=caption)
 
 
@@ -462,20 +474,3 @@ def between_kernels_s(name: str) -> float:
     order = np.argsort(t.work.start_ns)
     starts, ends, launched = (a[order] for a in (t.work.start_ns, t.work.end_ns, t.work.launch_ns))
     return float(np.median((starts[1:] - ends[:-1])[launched[1:] < ends[:-1]])) / 1e9
-
-
-def operator_s_without_profiler() -> float:
-    """Seconds for which the CPU launches one operator of a forward pass: of lesson 07's recording, which no profiler watched."""
-    recording = recordings.load("07/when_it_helps")
-    assert recording is not None and recording.table is not None
-    operators = 16 + 15  # linear layers, and a ReLU between two
-    return float(recording.table[0]["eager_us"]) / 1e6 / operators
-
-
-def operator_s_with_profiler() -> float:
-    """The same with the profiler: of the forward pass of the recorded launch_bound."""
-    t = recordings.show("03/launch_bound", prefer="recorded").trace
-    assert t is not None
-    forward = t.of("annotation") & t.named(lambda name: name == "forward") & t.launching
-    operators = 4 + 3 + 1  # linear layers, ReLUs, the loss
-    return float(np.median((t.end_ns - t.start_ns)[forward])) / 1e9 / operators

@@ -61,7 +61,7 @@ def trade_off(
         "the three trade speed against memory",
         f"{len(sizes)} parameters: kernels {' / '.join(str(n) for n in kernels.values())}, temporaries "
         f"{' / '.join(f'{t:.2f}' for t in temporary.values())} copies of the weights; fused against the for-loop: {fast}",
-        "partly: holds when for-loop and foreach are compared; fused has the fewest kernels, the fewest bytes "
+        "partly: holds when for-loop and foreach are compared over many parameters; fused has the fewest kernels, the fewest bytes "
         "and no temporaries"
         if fused_wins
         else "confirmed",
@@ -93,7 +93,8 @@ def batch() -> Claim:
         "book-notes",
         "batch size raises the efficiency of operators through parallelism",
         f"samples per second: {rises:,.0f} times from batch 1 to 1,024, {flat:.2f} times from 16,384 to 65,536",
-        "partly: holds when the kernels take less time than the launches, and a little beyond; then time grows with the batch"
+        "partly: holds up to some thousand samples, but less and less once the kernels take longer than the launches; "
+        "then time grows with the batch"
         if rises > 10 and flat < 1.2
         else "confirmed",
         "What a larger batch buys",
