@@ -322,7 +322,7 @@ def with_your_window(
 _ROOM, _COUNT = 8192, 4 + 256
 
 
-def _read(way: str) -> int:
+def _places_read(way: str) -> int:
     return _COUNT if "Triton" in way else _ROOM
 
 
@@ -330,7 +330,7 @@ def recorded_cache() -> Table:
     """A new token's attention to 4 first and 256 last places of a large cache, on a recorded card."""
     recording = recordings.show("21/window", prefer="recorded")
     rows = [
-        (row["way"], f"{_read(row['way']) / _ROOM:.1%}", f"≈ {format_seconds(row['us'] / 1e6)}")
+        (row["way"], f"{_places_read(row['way']) / _ROOM:.1%}", f"≈ {format_seconds(row['us'] / 1e6)}")
         for row in recording.table or ()
     ]
     columns = ["attention to a cache", "places read", "time"]
@@ -342,7 +342,7 @@ def recorded_saved() -> tuple[float, float]:
     """How many times fewer places the recorded kernel with blocks of 64 reads than SDPA with its mask, and how many times less long it takes."""
     us = {row["way"]: row["us"] for row in recordings.show("21/window", prefer="recorded").table or ()}
     kernel, operator = "a Triton kernel, blocks of 64", "SDPA, a mask of what counts"
-    return _read(operator) / _read(kernel), us[operator] / us[kernel]
+    return _places_read(operator) / _places_read(kernel), us[operator] / us[kernel]
 
 
 #: attention over 8,192 tokens, recorded → which part of the blocks of 128 × 128 scores is computed. A row of blocks
