@@ -13,7 +13,7 @@
 #
 # **Afterwards you can**
 # - quantize a tensor, say beforehand how large the error will be, and choose which numbers share a scale;
-# - write a linear layer that stores int8 and multiplies int8, and say with how many tokens it is faster;
+# - write a linear layer that stores int8 and multiplies int8, say why it is slower, and when int8 is faster;
 # - recognise the one channel that makes the error explode.
 
 # %% setup
@@ -31,8 +31,9 @@ lesson.start("13_quantization", evidence=["live (CPU)", "simulated (H100)", "rec
 # ## 1 · One byte and a scale
 #
 # To quantize a number is to write it as a small integer times a scale: x ≈ q · scale. The possible results, all multiples of
-# the scale, are the **grid**. A number is rounded to the nearest point of the grid, so the error is at most half a scale. All
-# errors up to there are about equally frequent. Their root mean square is scale ÷ √12, about **0.29 scale**.
+# the scale, are the **grid**. A number is rounded to the nearest point of the grid, so the error is at most half a scale. Where
+# values spread over many points, all errors up to there are about equally frequent. Their root mean square is scale ÷ √12,
+# about **0.29 scale**.
 #
 # - **Symmetric**: scale = largest |x| ÷ 127. The integers go from −127 to 127, and 0 stands for 0.
 # - **Affine**: 256 integers are spread from min(smallest x, 0) to max(largest x, 0). The integer that stands for 0 is called
@@ -91,6 +92,8 @@ with_nine = off(symmetric(groups, bits=9), groups)
 largest = float(normal.abs().max())
 lesson.keep(largest=round(largest, 2), rule=round(0.29 * largest / 127, 4), of_one=round(errors[1][0], 4))
 lesson.keep(of_groups=round(errors[1][1], 4), of_nine=round(with_nine, 4))
+long_rows = normal.reshape(-1, 4096)
+lesson.keep(bits_won=experiments.bits_won(off(symmetric(long_rows, dim=0), long_rows), errors[1][1]))
 ratios = {question: before / after for question, (before, after) in zip(you, errors, strict=True)}
 picture = experiments.number_lines(after_relu, uneven)
 you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller", shown="{:.1f}")
@@ -107,7 +110,8 @@ you.against_ratios(ratios, picture, evidence="live (CPU)", what="times smaller",
 #   {{of_nine:.2%}}: about the same.
 #
 # So where weights are as even as these, one symmetric scale for each row will do with 8 bits. With 4 bits the error is 127 ÷ 7 ≈ 18
-# times as large, and a 16-bit scale for each 32 numbers pays: it costs half a bit and wins one.
+# times as large, and a 16-bit scale for each 32 numbers can pay. It costs half a bit. It wins one against one scale for all, and
+# {{bits_won:.1f}} against one for a row of 4,096.
 #
 # Two details are often wrong:
 #
@@ -238,8 +242,8 @@ check_dequantize(
 # %% [markdown]
 # ## 2 · Multiply the integers
 #
-# Int8 weights save memory. To save time too, the integers themselves must be multiplied. Two int8 matrices, 64 × 256 and 256 × 64,
-# hold random integers from −127 to 127. **How many of the 4,096 results are right?**
+# Int8 weights save memory. To save multiplying time too, the integers themselves must be multiplied. Two int8 matrices, 64 × 256
+# and 256 × 64, hold random integers from −127 to 127. **How many of the 4,096 results are right?**
 
 # %% experiment
 you = lesson.predict({"a @ b": ..., "torch._int_mm(a, b)": ...}, choices=["all", "most", "few"])
@@ -262,10 +266,10 @@ you.against(shares, experiments.products_table(products, exact), evidence="live 
 # %% [markdown]
 # `a @ b` returns int8, and on the CPU each sum wraps around without a warning. (On CUDA it
 # [raises an error](https://github.com/pytorch/pytorch/issues/49890).) `torch._int_mm` returns int32. Its name is internal, but
-# PyTorch 2.13 has no public operator for it, and torchao, PyTorch's library for quantization, calls it too. On CUDA it
-# [accepts](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/native/cuda/Blas.cpp) `a` only with **more than 16
-# rows**, and columns of `a` and of `b` in multiples of 8. In a language model a row is a **token**: tests with 32 tokens pass, and
-# a single token fails. So add rows of zeros, and cut them off the result.
+# PyTorch 2.13 has no public operator for it, and torchao, PyTorch's library for quantization, calls it too. On CUDA it accepts
+# `a` only with **more than 16 rows** (seen in PyTorch 2.11; a [change](https://github.com/pytorch/pytorch/pull/178469) was
+# proposed), and columns of `a` and of `b` in multiples of 8. In a language model a row is a **token**: tests with 32 tokens pass,
+# and a single token fails. So add rows of zeros, and cut them off the result.
 #
 # Where do the scales go? Let q and r be the integers of x and w, s one scale for each row of x, and t one for each row of w.
 # Such scales do not depend on k, the index of the sum, and can be moved out of it:
@@ -365,13 +369,13 @@ check_Int8Linear(
 # %% [markdown]
 # ### What do the bytes buy?
 #
-# One layer of 4,096 → 4,096 on a simulated H100. x and y are bfloat16 always. The weights can be bfloat16, or int8 in one of four
-# ways:
+# One layer of 4,096 → 4,096 on a simulated H100. x and y are bfloat16 (but for the last way). The weights are bfloat16, or int8
+# in one of four ways:
 #
-# - *weights in int8, converted first*: one operator converts the weights to bfloat16, another multiplies;
+# - *weights in int8, converted first*: three operators convert the weights to bfloat16, multiply, and apply the scales;
 # - *weights in int8, one kernel*: the kernel converts each weight as it reads it;
 # - *both in int8, op by op*: the operators of your layer, one after another;
-# - *both in int8, the product alone*: only `_int_mm`, with at least 32 rows.
+# - *both in int8, the product alone*: only `_int_mm`, x in int8, y in int32, with at least 32 rows.
 #
 # **Faster or slower than bfloat16, with kernels as good as they can be?** "Same" means within 5 %.
 
@@ -409,38 +413,37 @@ lesson.keep(product=said["product"], alone_recorded=said["alone, recorded"])
 lesson.keep(many_recorded=said["alone, many, recorded"], product_recorded=said["product, recorded"])
 lesson.keep(few_recorded=said["product, few, recorded"], bf16_peak=said["peak"], int8_peak=said["peak, int8"])
 lesson.keep(operators=said["operators"], launch_recorded=said["launch, recorded"], launch=said["launch"])
-lesson.keep(op_by_op_us=said["op by op, recorded"], odd_size=said["odd size"])
+lesson.keep(odd_size=said["odd size"], even_size=said["even size"])
 
 # %% [markdown]
-# **Few tokens**: most of the time goes into reading the weights. Half the bytes help only if the kernel converts them as it reads:
-# {{alone:.2f}} times as fast with 1 token. It is not twice as fast, because {{fixed:.0%}} of bfloat16's time is a fixed price that
-# every kernel pays. *Converted first* reads the weights, writes them, and reads them again: {{converted:.2f}} times as fast. Op by
-# op, a single token pays for one launch after the other.
+# **Few tokens**: most of the time goes into reading the weights. Half the bytes help a kernel that reads them itself: *one kernel*
+# is {{alone:.2f}} times as fast with 1 token. Not twice, because in the simulation {{fixed:.0%}} of bfloat16's time
+# does not shrink with the bytes. *Converted first* reads the weights, writes them, and reads them again: {{converted:.2f}} times as
+# fast. Op by op, a single token pays for one launch after the other.
 #
 # **More tokens**: at the dotted line bfloat16 multiplies as long as it reads, both at the card's peak rates. At half as many tokens
-# *one kernel*, which reads half as long, begins to lose its gain. At the line none is left. In the simulation none is left at 256
-# tokens already: its products are further from their peak than its reading.
+# *one kernel*, which reads half as long, begins to lose its gain. At the line none is left, in the simulation at 256 tokens
+# already.
 #
 # **Many tokens**: the time is the time to multiply. The int8 product alone is {{product:.2f}} times as fast, but the elementwise
 # operators around it cost more than it saves: {{by_ops:.2f}} times as fast.
 #
-# **And on a real H100?** The recording (PyTorch 2.11; its table stands under *On the real GPU*) flatters. All matrices hold zeros,
-# for which a card needs little power. Other numbers may slow the products, and not all equally. And the weights, 32 MiB in
+# **And on a real H100?** The recording (PyTorch 2.11; table under *On the real GPU*) flatters. The weights, 32 MiB in
 # bfloat16, fit into the [L2 cache of 50 MB](https://developer.nvidia.com/blog/nvidia-hopper-architecture-in-depth/); a whole
 # model's do not. So only large differences count:
 #
 # - What is slower in the simulation is slower there too.
 # - *Weights in int8, one kernel* takes {{alone_recorded:.1f}} times as long as bfloat16 with 1 token, and {{many_recorded:,.0f}}
 #   times as long with 4,096. `torch._weight_int8pack_mm` is
-#   [a plain loop](https://github.com/pytorch/pytorch/blob/v2.11.0/aten/src/ATen/native/cuda/int8mm.cu) without Tensor Cores: **one
-#   kernel is not yet a good kernel.** torch.compile can write a good one:
+#   [a plain loop](https://github.com/pytorch/pytorch/blob/v2.11.0/aten/src/ATen/native/cuda/int8mm.cu) in float32, with conversions
+#   around it: **one kernel is not yet a good kernel.** torch.compile can write a good one:
 #   [gpt-fast](https://pytorch.org/blog/accelerating-generative-ai-2/) went from 107.0 to 157.4 tokens a second (Llama-2 7B, A100).
 # - *The product alone*, 1 token padded to 32 rows, is {{few_recorded:.2f}} times as fast. But both times are below two launches on
 #   that machine, and say little about reading. With 4,096 tokens it is {{product_recorded:.2f}} times as fast, where the simulation
 #   says {{product:.2f}}: it reaches {{int8_peak:.0%}} of its peak, and bfloat16 {{bf16_peak:.0%}}.
 #
-# So int8 is faster only where a compiler (lesson 11) or a library has fused the conversion into a *good* kernel: of the weights alone
-# for few tokens, of both operands for many.
+# So for few tokens int8 is faster only where a compiler (lesson 11) or a library has fused the conversion into a *good* kernel. For
+# many, both operands must be int8, and in the recording even their product gains little.
 
 # %% [markdown]
 # ## 3 · One loud channel
@@ -453,9 +456,9 @@ lesson.keep(op_by_op_us=said["op by op, recorded"], odd_size=said["odd size"])
 
 # %% experiment
 you = lesson.predict(
-    {"ordinary numbers of x that become exactly 0": ..., "the larger error comes from rounding": ...},
+    {"ordinary numbers of x that become exactly 0, about": ..., "the larger error comes from rounding": ...},
     choices={
-        "ordinary numbers of x that become exactly 0": ["none", "5 %", "25 %", "75 %"],
+        "ordinary numbers of x that become exactly 0, about": ["none", "5 %", "25 %", "75 %"],
         "the larger error comes from rounding": ["x", "the weights"],
     },
 )
@@ -486,15 +489,17 @@ without = errors["both, without the loud channel"]
 lesson.keep(times=round(errors["both"] / without), whole=round(float(want.norm() / quiet.norm())))
 near = min([0, 5, 25, 75], key=lambda percent: abs(percent - lost))
 answers = ["none" if near == 0 else f"{near} %", max(["x", "the weights"], key=errors.get)]
-you.against(dict(zip(you, answers, strict=True)), experiments.errors_table(errors), evidence="live (CPU)")
+you.against(
+    dict(zip(you, answers, strict=True)), experiments.errors_table(errors, lost), evidence="live (CPU)"
+)
 
 # %% [markdown]
 # The whole output is {{whole}} times as large as what the 255 ordinary channels add to it. A share of the whole would hide what they
 # lose.
 #
-# The loud channel sets the scale of every token: the others have only a few points of the grid left. The weights suffer too, because
+# The loud channel sets the scale of nearly every token: the others have few points of the grid left. The weights suffer too, because
 # the loud x multiplies their rounding errors. Together the error is {{times}} times the error without the loud channel. SmoothQuant
-# moves the difficulty from x to the weights beforehand, at no cost at run time; you build it under *Further*. LLM.int8() computes
+# moves the difficulty from x to the weights beforehand; you build it under *Further*. LLM.int8() computes
 # the loud channels apart, in 16 bits.
 
 # %% [markdown]
@@ -545,7 +550,7 @@ lesson.keep(script_operators=operators["float32"], script_operators_now=operator
 # %% [markdown]
 # The stored model shrinks from {{script_mib:.1f}} to {{script_mib_now:.1f}} MiB, and the loss hardly changes. Each forward pass has
 # {{script_operators_now}} operators in place of {{script_operators}}: every layer first writes its weights as float32. This form
-# saves memory and costs time.
+# saves memory, not time.
 
 # %% [markdown]
 # ## Your own script
@@ -594,12 +599,11 @@ for name in largest:
 measured_shapes = experiments.on_real_gpu(us)
 
 # %% [markdown]
-# With 1 token, *both in int8, op by op* is all launches: {{op_by_op_us:.0f}} µs ÷ {{operators}} operators = {{launch_recorded:.1f}} µs
-# for each on the machine of the recording, {{launch:.1f}} µs in the simulation. The simulated time falls with 256 tokens, which need
-# no padding: one operator fewer.
+# With 1 token, *both in int8, op by op* is mostly launches: {{operators}} operators, about {{launch_recorded:.0f}} µs for each on
+# the machine of the recording, {{launch:.1f}} µs in the simulation.
 #
-# The two refusals are the rule of section 2. A size of 4,104, a multiple of 8 and not of 16, takes {{odd_size:.1f}} times as long as
-# 4,096 on the recorded H100. The simulator knows neither.
+# The two refusals are the rule of section 2. A size of 4,104, a multiple of 8 and not of 16, took {{odd_size:.1f}}
+# times as long as 4,096 on the recorded H100; 4,112, a multiple of 16 alone, {{even_size:.1f}} times. The simulator knows neither.
 
 # %% [markdown]
 # ## Sources on trial
@@ -620,7 +624,7 @@ lesson.verdicts([claims.multiples_of_16(measured_shapes)], evidence="live (CPU) 
 # | Weights: symmetric, a scale for each output row, 8 bits, no training. | With 4 bits and fewer: a scale for each 32 to 128 numbers, or train with the rounding. |
 # | Activations: a scale for each token, computed when they arrive. | One loud channel: smooth it first, or compute it apart. |
 # | A scale must not depend on the index of the sum. | Weight-only: x is not rounded. Blocks along k: a sum and a scale for each block, as in float8. |
-# | Few tokens: weight-only. Many tokens: both operands. | Not fused, or fused in a poor kernel, neither is faster than bfloat16. |
+# | Few tokens: weight-only. Many tokens: only both operands can win. | Not fused, or in a poor kernel, neither is faster than bfloat16. |
 #
 # **Read on**: [torchao's documentation](https://docs.pytorch.org/ao/stable/index.html); [B. Jacob and others, 2018](https://arxiv.org/abs/1712.05877), on
 # integer-only inference; NVIDIA's [guide to matrix multiplication](https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html).
@@ -666,7 +670,7 @@ experiments.smoothing_curves(alphas, curves, without)
 
 # %% [markdown]
 # At the left x is hard to round, at the right the weights are. SmoothQuant's default is the middle. Most of the damage is gone
-# there, but the error is still {{stays}} times the error without a loud channel, because the weights now carry a part of the
+# there, but the error is still {{stays}} times the error without a loud channel, because x and the weights now share the
 # difficulty. The division costs nothing at run time: x usually comes out of a LayerNorm, whose weight and bias can be divided
 # beforehand.
 #
@@ -740,7 +744,7 @@ check_smooth(
 
 
 # %% [markdown]
-# Your `smooth` on the layer of section 3, behind a LayerNorm whose weight makes the channel loud:
+# Your `smooth` on a layer like that of section 3, behind a LayerNorm whose weight makes the channel loud:
 
 # %% experiment
 experiments.try_smooth(smooth, symmetric)
@@ -781,7 +785,7 @@ you.against_ratios(right, picture, evidence="live (CPU)", what="right", shown="�
 
 # %% [markdown]
 # At 8 bits there is nothing to win. At 3 bits the curves have parted, and a short training with the rounding recovers most of
-# the loss. The training does not make the model *faster*: both end as the same integers. The training buys fewer bits.
+# the loss. The training does not make the model *faster*: both end as integers of as many bits. The training buys fewer bits.
 #
 # The exact rule for the gradient: inside the range of the grid the gradient is passed on as it is. Outside, where the value was
 # clamped, moving the weight changes nothing, and the gradient is 0. (In the run above no weight lies outside, because the

@@ -87,6 +87,11 @@ def number_lines(after_relu: Tensor, uneven: Tensor) -> Picture:
     return Picture(fig, evidence, f"{title}: {', '.join(label.replace(chr(10), ' ') for label in rows)}")
 
 
+def bits_won(error: float, smaller: float) -> float:
+    """As many bits more would make error as small: each halves it."""
+    return round(math.log2(error / smaller), 1)
+
+
 # --- 2, multiply the integers -------------------------------------------------------------------------------------
 
 
@@ -160,11 +165,12 @@ def against_bfloat16(gain: Gains) -> Picture:
 # --- 3, one loud channel ------------------------------------------------------------------------------------------
 
 
-def errors_table(errors: Mapping[str, float]) -> Table:
-    """What is rounded, and how far off the output is."""
+def errors_table(errors: Mapping[str, float], lost: float) -> Table:
+    """What is rounded, and how far off the output is. lost: percent of x's ordinary numbers that become 0."""
     rows = [(name, f"{error:.1%}") for name, error in errors.items()]
     columns = ["rounded to 8 bits", "output off by, as a share of what the ordinary channels add"]
-    return table(rows, columns, evidence="live (CPU)")
+    note = f"{lost:.1f} % of the ordinary numbers of x become exactly 0"
+    return table(rows, columns, evidence="live (CPU)", caption=note)
 
 
 def smoothing_curves(alphas: Sequence[float], errors: Mapping[str, Sequence[float]], level: float) -> Picture:
@@ -438,10 +444,10 @@ def in_the_text(simulated: Mapping[tuple[int, str], float]) -> dict[str, float]:
         "peak": _share_of_peak(us[4096, "bfloat16"], "bf16"),
         "peak, int8": _share_of_peak(us[4096, product], "int8"),
         "operators": operators,
-        "op by op, recorded": us[1, by_ops],
         "launch, recorded": us[1, by_ops] / operators,
         "launch": simulated[1, by_ops] / operators,
-        "odd size": odd_size(),
+        "odd size": _recorded_size(4104),
+        "even size": _recorded_size(4112),
     }
 
 
@@ -467,12 +473,12 @@ def _recorded_us() -> dict[tuple[int, str], float]:
     return {(row["tokens"], row["way"]): row["us"] for row in rows}
 
 
-def odd_size() -> float:
-    """`odd_over_even` as it was recorded."""
-    return odd_over_even(recordings.show("13/int8_shapes", prefer="recorded").table or ())
+def _recorded_size(size: int) -> float:
+    """`over_4096` as it was recorded."""
+    return over_4096(recordings.show("13/int8_shapes", prefer="recorded").table or (), size)
 
 
-def odd_over_even(rows: Sequence[Mapping[str, Any]]) -> float:
-    """The time of 4,104, a multiple of 8 and not of 16, over that of 4,096."""
+def over_4096(rows: Sequence[Mapping[str, Any]], size: int) -> float:
+    """The time of 4,104 (a multiple of 8 and not of 16) or 4,112 (of 16 and not of 32) over that of 4,096."""
     us = {row["size"]: row["us"] for row in rows if row["rows"] == 4096}
-    return float(us[4104] / us[4096])
+    return float(us[size] / us[4096])
