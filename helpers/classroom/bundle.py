@@ -37,7 +37,7 @@ CLASS = ROOT / "helpers" / "classroom"
 CLASSROOM = {"__init__.py", "release.py", "settings.py", "validating.py"}
 #: the tests of the lesson whose script a class is given
 CAPSTONE = exercises_of("17_capstone")
-#: kernels that the recorder runs on a GPU: 21.1 and 21.4 ask for such ones
+#: kernels that the recorder runs on a GPU: 21.1, 21.3 and 21.4 ask for such ones
 ON_GPU = ROOT / "helpers" / "lessons" / "a_kernel_of_your_own" / "on_gpu.py"
 #: what a package is made of, besides code: as it is installed; what else lies beside it is somebody's own
 DATA = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"][
