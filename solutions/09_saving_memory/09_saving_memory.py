@@ -3,9 +3,9 @@
 #
 # ## How do I train what does not fit?
 #
-# `CUDA out of memory`. Some of what fills the card is always there. Some is there only for a part of the step. There
-# are four ways to have less of the second kind: go through the batch in pieces, compute a part again in place of
-# keeping it, let go of it earlier, or move it to the host for a while (in *Further*). Each way has a price, and a counter
+# `CUDA out of memory`. Some of what fills the card is always there. Some is there only for a part of the step. This
+# lesson has four ways to have less of the second kind: go through the batch in pieces, compute a part again in place of
+# keeping it, let go of it earlier, or move it to the host for a while (in *Further*). Most have a price, and a counter
 # tells you which.
 #
 # **Time** 60 min, 18 of them for two exercises; *Further*: 96 min, where you write a checkpoint and an offload yourself.
@@ -57,8 +57,8 @@ lesson.start("09_saving_memory", evidence=["live (CPU)", "simulated (H100)", "re
 # Eight blocks of width 256 train in float32 with [AdamW](https://docs.pytorch.org/docs/stable/generated/torch.optim.AdamW.html).
 # Their memory is of two kinds:
 #
-# - **Static** memory is there before, in and after every step: the weights (*parameters* in the pictures), and the
-#   optimizer's two running means.
+# - **Static** memory is there before, in and after every step: the weights (*parameters* in the pictures), and, once
+#   the first step is done, the optimizer's two running means.
 # - **Dynamic** memory comes and goes: the batch; the **activations**, which forward keeps for backward; the
 #   gradients of the weights; and **temporaries**, for example gradients *of activations*.
 #
@@ -98,13 +98,13 @@ you.against(experiments.phases(by_rows), picture, experiments.kinds(by_rows), ev
 # strip in *step* is the model's output: a variable still names it (section 4).
 #
 # A small batch has hardly any activations. Its peak is in the optimizer's step: all gradients are there, and the optimizer
-# adds temporaries of its own. The peak moves to backward between {{step_until}} and {{backward_from}} rows.
+# adds its own temporaries. The peak moves to backward between {{step_until}} and {{backward_from}} rows.
 #
 # AdamW goes through one parameter after the other here, as it does on a CPU. On a CUDA GPU its default is `foreach`
 # (lesson 06), whose temporaries are as large as all weights: then 16 rows need {{foreach_mib:.0f}} MiB in place of
 # {{loop_mib:.0f}}. `fused=True` needs none.
 #
-# So find out first in which phase your peak is. Fewer activations do nothing for a peak in the optimizer's step.
+# Fewer activations do nothing for a peak in the optimizer's step: first find out where yours is.
 #
 # ## 2 · The batch in pieces
 #
@@ -160,10 +160,11 @@ you.against(experiments.same(off), experiments.how_far_off(off), evidence="live 
 # %% [markdown]
 # A mean of means is the mean of all only if every piece counts alike. So add up *sums*, and divide by the number of targets that
 # count in the **whole** batch. In the last padded piece a single target counts, and its mean weighs as much as the 64
-# of the first. That is why this row is so far off. The Hugging Face trainer had this mistake until
-# [October 2024](https://github.com/huggingface/transformers/pull/34191).
+# of the first. The Hugging Face trainer had this mistake until October 2024
+# ([34191](https://github.com/huggingface/transformers/pull/34191),
+# [34198](https://github.com/huggingface/transformers/pull/34198)).
 #
-# BatchNorm is another matter. It normalises by the *piece's* mean and variance, so the model computes another function, and no
+# BatchNorm normalises by the *piece's* mean and variance, so the model computes another function, and no
 # division can repair that. Its running averages also move once per piece. LayerNorm and GroupNorm look at one row at a time,
 # so they do not change.
 #
@@ -380,7 +381,7 @@ experiments.on_a_net(choose_checkpoints)
 #
 # ## 4 · Let go of it earlier
 #
-# The cheapest way is to drop what nobody needs any more. A block and an output layer for 4,096 words train for two steps,
+# The cheapest way is to drop what nobody needs any more. A block and an output layer for 4,096 words go forward and backward twice,
 # with one habit at a time. (The output, one number for each word, is called the *logits*.) Which habits raise the peak?
 
 # %% experiment
@@ -418,7 +419,8 @@ you.against(experiments.higher(habits), experiments.habits(habits), evidence="li
 # %% [markdown]
 # - A **name** for the logits keeps them during backward, beside what the loss keeps of them.
 # - Gradients that are **zeroed** and not dropped are there at the peak.
-# - After backward, a *training* loss has let go of what its graph saved. Only its nodes are left, until `.item()`.
+# - After backward, a *training* loss has let go of what its graph saved. Only its nodes are left. (A list
+#   of `loss.item()` keeps none.)
 # - A *validation* loss without [`no_grad`](https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html) keeps all
 #   that its graph saved, batch after batch.
 #
@@ -449,22 +451,22 @@ WAYS = {
     "16 pieces": ({"micro_batches": 16}, "passes × 16"),
 }
 pulled = {name: needs(8192 // how.get("micro_batches", 1), **how) for name, (how, _) in WAYS.items()}
-lesson.keep(floor_mib=experiments.floor(pulled["plain"]) / MIB)
+lesson.keep(floor_mib=experiments.floor(pulled["plain"]) / MIB, above=experiments.above_floor(pulled))
 lesson.keep(alone_mib=by_rows[1024].peak_bytes / MIB, eighth_mib=pulled["8 pieces"].peak_bytes / MIB)
 table = experiments.ways(pulled, {name: price for name, (_, price) in WAYS.items()}, BUDGET, as_torch_does)
 picture = plots.memory_model(pulled, budget=BUDGET, title="8 blocks, 8,192 rows")
 you.against(experiments.reached(pulled, BUDGET), picture, table, evidence="arithmetic")
 
 # %% [markdown]
-# Neither reaches the budget alone. Did you look up 1,024 rows in section 1? They need {{alone_mib:.0f}} MiB, but eight
+# Neither reaches the budget alone. Section 1's 1,024 rows need {{alone_mib:.0f}} MiB, but eight
 # pieces need {{eighth_mib:.0f}}: the gradients of the earlier pieces are there all the time. Weights, the optimizer's
-# means and one set of gradients are {{floor_mib:.0f}} MiB, and no piece and no checkpoint makes them smaller. Above this floor
-# both ways shrink the activations: ÷ 8 and ÷ 10 make ÷ 80. (And the batch, if the card gets one piece at a time:
-# views from `x.split` keep all of it there.)
+# means and one set of gradients are {{floor_mib:.0f}} MiB, and no piece and no checkpoint makes them smaller. Both ways
+# shrink what forward keeps: ÷ 8 and ÷ 10 make ÷ 80. (All that is above the floor, *recomputed* and temporaries too: ÷ {{above:.0f}}.)
+# The batch shrinks only if the card gets one piece at a time: views from `x.split` keep all of it.
 #
-# Which way has the lowest price? **Sixteen pieces and nothing else**, if 512 rows are enough work for your card: no FLOP more
-# and the same numbers, only more launches in forward and backward (lesson 03). If not, pay with other
-# rounding, or with {{more_flops:.0%}} more FLOPs. Where the floor itself is too high, you need
+# **Sixteen pieces and nothing else** cost least, if 512 rows are enough work for your card: no product more, the
+# same numbers but for last digits, only more launches (lesson 03). If not, pay with other rounding, or with
+# {{more_flops:.0%}} more FLOPs. Where the floor itself is too high, take for example
 # another optimizer, or more than one GPU (lesson 15).
 #
 # How few pieces fit with nothing else? Change `WAYS`.
@@ -493,13 +495,13 @@ lesson.keep(short_simulated=experiments.longer("simulated"), short_recorded=expe
 board
 
 # %% [markdown]
-# The peak falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. The price is a second forward pass through every layer:
+# The peak falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. The price is most of a second forward pass through every layer:
 # the *simulated* step takes {{script_slower:.0%}} longer. A real one may pay more (last row: the CPU): each checkpoint is Python
 # too, which the simulator does not count. In *Further* a short step with checkpoints takes {{short_recorded:.1f}} times as
 # long on a recorded H100, where the simulator says {{short_simulated:.1f}}.
 #
-# The script fits without checkpoints, so lesson 10 goes on without them. They pay where a larger batch, or the
-# model, does not fit otherwise.
+# The script fits without checkpoints, so lesson 10 goes on without them. They pay where a larger batch or
+# model does not fit otherwise.
 
 # %% [markdown]
 # ## Your own script
@@ -551,7 +553,7 @@ lesson.verdicts(
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | AdamW in float32: 12 bytes per weight are static, and gradients are 4 more. | Other optimizers, other precision. |
-# | With a large batch the peak is at the beginning of backward. | Small batches: in the optimizer's step. |
+# | With a large batch the peak is at the beginning of backward. | Small batches: in the optimizer's step. Checkpoints: perhaps later in backward. |
 # | Accumulate sums, divided by what counts in the whole batch. | BatchNorm: no division helps. |
 # | Checkpoint small parts, not the whole model. | A part whose input is as large as what it saves gains nothing by itself. |
 # | Computing all of forward again is a third more FLOPs. | Time: in a short step a checkpoint's Python costs more. |
@@ -619,8 +621,8 @@ you.against(experiments.adds(acts), experiments.activations(acts), evidence="liv
 # versions. `.data` and the array behind `.numpy()` escape this count. Then the gradients are wrong, without an error.
 #
 # With that, activations are a sum over operators, and static memory is arithmetic. A whole step is a formula. (At the
-# peak of section 1's picture the large temporaries are the gradients of the input and of the weight of the last
-# block's `down`.)
+# peak of section 1's picture the temporaries are the gradients of the result and of the input of the last block's `down`.
+# Its weight's gradient counts with the gradients.)
 
 # %% [markdown]
 # **Exercise 9.3 — predict it** (★★, 20 min)
@@ -716,7 +718,7 @@ for name, way in ways.items():
 
 # %% [markdown]
 # With the products kept, the backward pass computes hardly more than without a checkpoint, and GELU's outputs are gone. The
-# plain checkpoint keeps least, and computes every product a second time.
+# plain checkpoint keeps least, and computes the first product of each block a second time. (It stops before the last.)
 #
 # ### The forgotten division (3 min)
 #
@@ -740,8 +742,8 @@ you.against_ratios(forgot, evidence="live (CPU)", what="times as far")
 # ### A checkpoint from scratch (33 min)
 #
 # How much more arithmetic a checkpoint costs depends on the part. By default `use_reentrant=False` stops early
-# ([its source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/checkpoint.py#L398-L407)): the result of the last
-# matrix product is nobody's input, so it is not computed again. How low the peak is depends on the part
+# ([its source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/checkpoint.py#L398-L407)): no operator saves the
+# result of the last matrix product, so it is not computed again. How low the peak is depends on the part
 # too. The second table is about sixteen times linear and relu, where a part's input is as large as what it saves.
 
 # %% experiment
@@ -756,8 +758,8 @@ experiments.groups_of_layers(layers)
 # The smaller the part, the larger is the share of its last matrix product. A checkpoint around each (linear, relu) saves nothing.
 # Groups of about √depth have the lowest peak there: that is the rule of the paper by Chen and others.
 #
-# A checkpoint has one catch. **Dropout must drop the same places again.** So a checkpoint notes the state of the random
-# generator, and afterwards leaves the generator as if nothing had run twice.
+# What runs twice has catches. BatchNorm's running averages move twice. And **dropout must drop the same places again.** So
+# a checkpoint notes the state of the random generator, and afterwards leaves the generator as if nothing had run twice.
 
 # %% [markdown]
 # **Exercise 9.4 — a checkpoint from scratch** (★★★, 20 min)
@@ -896,7 +898,7 @@ you.against(
 #
 # **The bytes.** Why more than the activations? For the gradient of its input a linear layer also saves its **weight**,
 # a matrix. 16 matrices of 4 MiB are the {{too_many_mib:.0f}} MiB too many. They are on the card in any case: moving
-# them frees nothing, and costs the way there and back in each step. The library's hook cannot know that. Yours can.
+# them frees nothing, and costs the way there and back in each step. The library's hook does not look. Yours can.
 #
 # **The time.** Checkpoints cost the arithmetic of section 3. Offloading costs the copies: from pageable memory, one
 # after the other, with nothing beside them. Pinned memory (`save_on_cpu(pin_memory=True)`) copies faster, and a second stream
@@ -911,12 +913,12 @@ experiments.on_a_real_card().show()
 experiments.checkpoints_python()
 
 # %% [markdown]
-# The recorded peaks are the simulated ones, nearly. The times are not. Copies from pageable memory take far longer there than
+# The peaks are the simulated ones, nearly. The times are not. The step with pageable memory takes far longer there than
 # simulated, and pinned memory is worth most of it.
 #
 # And checkpoints cost more than their arithmetic and their launches. The second table shows why: with next to no arithmetic, they
-# call a few operators more, and take several times as long. The rest is Python: a checkpoint calls a hook for each tensor that
-# is saved, and again for each that backward asks for. In a step this short the GPU waits for the CPU (lesson 03). A longer
+# call a few operators more, and take several times as long. The rest is mostly Python: what each checkpoint does around
+# its part, and its hooks for saved tensors. In a step this short the GPU waits for the CPU (lesson 03). A longer
 # step would hide it.
 #
 # **Exercise 9.5 — offload, and not the weights** (★★, 10 min)

@@ -29,7 +29,9 @@ from helpers.lessons.model_parallel.schedule_picture import schedule
 from helpers.lessons.model_parallel.splits import matrix_splits
 
 torch.set_num_threads(1)
-lesson.start("16_model_parallel", evidence=["live (CPU)", "simulated (H100)", "arithmetic"])
+lesson.start(
+    "16_model_parallel", evidence=["live (CPU)", "simulated (H100)", "simulated (fake group)", "arithmetic"]
+)
 
 # %% [markdown]
 # ## 1 · Split a matrix product
@@ -134,13 +136,13 @@ table = experiments.runs_table(runs)
 you.against(dict(zip(you, answers, strict=True)), table, *pictures, evidence="arithmetic")
 
 # %% [markdown]
-# Compare the first two pictures: both are equally long. **1F1B does not make the bubble smaller. It makes the memory smaller.** The
+# The first two pictures are equally long. **1F1B does not make the bubble smaller. It makes the memory smaller.** The
 # bubble of both is (p − 1) ÷ (m + p − 1) of the time. (Narayanan and others divide by the time without it: (p − 1) ÷ m.)
 # GPipe always holds the whole batch. 1F1B holds at most (p − r) ÷ m of it. So smaller micro-batches shrink its bubble and its memory,
 # until their products no longer fill the GPU.
 #
-# In the third picture each rank has two rows, its earlier stage above. With v stages on each rank, the bubble is
-# (p − 1) ÷ (v m + p − 1). The price is more messages, and more activations than plain 1F1B.
+# In the third picture each rank has two rows, its earlier stage above. With v stages on each rank and m ≥ p, the
+# bubble is (p − 1) ÷ (v m + p − 1). The price is more messages, and more activations than plain 1F1B.
 
 # %% [markdown]
 # **Exercise 16.1 — a 1F1B schedule** (★★, 10 min)
@@ -382,22 +384,22 @@ check_layout(
 
 # %% [markdown]
 # Your layout for three models on 64 GPUs of 80 GB in nodes of 8. The last column splits **only the data**, the best way of lessons 14
-# and 15. In brackets: if its sending hides as far as computing lasts.
+# and 15.
 
 # %% experiment
 experiments.layouts_table(layout)
 
 # %% [markdown]
-# **If their sending hides, 1.2 B and 13 B need no split of the model**, as long as each GPU has a sequence. 39 B fits when sharded over
-# all 64, but its gathers take longer than its products. (Checkpointing makes room for more sequences at once, so for fewer gathers.)
-# Split the model if it does not fit when sharded, if the sending does not hide, or if sequences are too few. Tensor parallelism comes in
-# where they are few: dp needs one for each copy, pp many for a small bubble.
+# **On InfiniBand, with sending hidden as far as it can be (in brackets), 1.2 B and 13 B need no split of the model**, as long as each
+# GPU has a sequence. 39 B fits when sharded over all 64, but its gathers take longer than its products. (Checkpointing makes room for
+# more sequences at once, so for fewer gathers.) Split the model if it does not fit when sharded, if too much sending stays exposed, or
+# if sequences are too few. Tensor parallelism comes in where they are few: dp needs one for each copy, pp many for a small bubble.
 
 # %% [markdown]
 # ## The running example
 #
 # The script's last change splits the MLP of each block: each of eight GPUs has an eighth of the columns of `wide` and of the rows of
-# `narrow`. All eight get the *same* batch. AdamW and the clipping now meet two kinds of parameters, split ones (`DTensor`) and whole
+# `narrow`. All eight get the *same* batch. AdamW and the clipping meet two kinds of parameters, split ones (`DTensor`) and whole
 # ones. A fused or foreach operator takes one kind only, so each kind gets its own group.
 
 # %% experiment
@@ -447,8 +449,8 @@ board
 
 # %% [markdown]
 # Splitting the layers does not pay here. Each GPU's kernels, without the collectives, take {{script_busy_now:.0f}} µs in place of
-# {{script_busy:.0f}}, but the step takes {{script_slower:.0%}} longer: the CPU has more to launch, and every sum has to be waited for.
-# The peak falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB.
+# {{script_busy:.0f}}, but the step takes {{script_slower:.0%}} longer: the CPU has more to launch, and the GPU waits for it, not for
+# the sums. The peak falls from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB.
 #
 # Here are all the script's steps on one GPU (lessons 11 to 13 left the training as it was). In lesson 00 you wrote down the line that
 # you would have changed first: where is it?
@@ -460,8 +462,8 @@ running_example.ladder()
 
 # %% [markdown]
 # From {{script_plain:.1f}} ms to {{script_best:.2f}}: {{script_faster:.1f}} times as fast on the simulated H100. Four changes made nearly
-# all of the difference: the fused operators, the waits, the fused AdamW and bf16. The others saved little time or none: the step was
-# waiting for something else. Lesson 07's graph helped only after bf16 had made the kernels short.
+# all of the difference: the fused operators, the waits, the fused AdamW and bf16. The others saved memory (08, 09), or little
+# time or none: the step was waiting for something else. Lesson 07's graph helped only after bf16 had made the kernels short.
 
 # %% [markdown]
 # ## Your own script
@@ -497,8 +499,6 @@ print("collectives in one step:", {str(kind): n for kind, n in sent.get_comm_cou
 
 # %% [markdown]
 # ## Sources on trial
-#
-# Two claims, of two sources.
 
 # %% experiment
 from helpers.lessons.model_parallel import claims
@@ -513,7 +513,7 @@ lesson.verdicts(tried, evidence="live (CPU) · simulated (H100) · arithmetic", 
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | First product by columns, second by rows: one all-reduce each way. | Something between them that mixes columns, such as a norm over the hidden units. |
-# | Tensor parallel inside the node. | Wide layers on a fast network: a little is left to gain. |
+# | Tensor parallel inside the node. | Wide layers on a fast network: some is left to gain. |
 # | 1F1B saves memory, not time. | With m ≤ p the first rank, which holds most, saves nothing. Where messages take long, 1F1B is slower than GPipe. |
 # | The model fits when sharded, and its sending hides? Then split the data only. | A step with too few sequences for so many GPUs. |
 #
@@ -663,7 +663,7 @@ check_ParallelMLP(
 
 # %% [markdown]
 # Your MLP beside torch's. What `parallelize_module` gives beyond yours: weights that know that they are parts (`DTensor`, which
-# checkpoints and optimizers understand), and any module.
+# checkpoints and optimizers understand), and plans for the `nn.Linear` and `nn.Embedding` of any module.
 
 # %% experiment
 experiments.try_mlp(ParallelMLP, columns_rows)
@@ -774,8 +774,9 @@ plots.overlapped(gpu, since_s=gpu.clock() - took, title="One step on 16 GPUs in 
 # parallelism.)
 #
 # So *only inside one machine* is no law. It is a ratio of computing to sending. A token takes 48 h² ÷ n FLOPs in an MLP of width h,
-# forward and backward, and two all-reduces of 2 h bytes. **The width per GPU, h ÷ n, decides what a link can bear.** The arithmetic
-# alone, at {{tflops:.0f}} TFLOP/s a GPU:
+# forward and backward, and two all-reduces of 2 h bytes. For each, a ring sends 2 (n − 1) ÷ n times its bytes. **So h ÷ (n − 1), the width
+# by the number of the other GPUs, decides what a link can bear** (but for latency). The arithmetic alone, at {{tflops:.0f}} TFLOP/s
+# a GPU:
 
 # %% experiment
 links = {name: ranks.LINKS[name].bytes_per_s / 1e9 for name in ("NVLink 4", *experiments.NETWORKS)}
@@ -802,8 +803,8 @@ experiments.shares_table(sending_share)
 experiments.prices_table(step_seconds)
 
 # %% [markdown]
-# - Inside the node belongs the axis that sends most in a step. That is tp, where tp is used. Else it depends: with 1,024 sequences a
-#   pipeline of 8 hands on 128 micro-batches, and pp goes inside; with 64 sequences dp does.
+# - Inside the node belongs the axis that sends most in a step, if it fits there. (39 B's pp of 16 did not.) That is tp, where tp is
+#   used. Else it depends: with 1,024 sequences a pipeline of 8 hands on 128 micro-batches, and pp goes inside; with 64 sequences dp does.
 # - Why is a pipeline faster here at all, for a model that fits one GPU? With dp alone every GPU sends all gradients; a stage has only
 #   some of them. Look at the brackets: if the sending of dp hides behind backward, as with DDP, dp alone is the fastest of the five.
 #   (With 64 sequences there is too little backward to hide it all.)
@@ -811,7 +812,7 @@ experiments.prices_table(step_seconds)
 # %% [markdown]
 # ### When messages take time, and torch's own schedules
 #
-# So far messages took no time. In the explorer each takes a quarter of a forward. With 4 ranks and messages that cost nothing, how
+# In section 2 messages took no time. In the explorer each takes a quarter of a forward. With 4 ranks and messages that cost nothing, how
 # many micro-batches bring the bubble of 1F1B under 10 %? Does interleaving still pay when a message takes half a forward? Move the
 # sliders, then look at the table.
 
@@ -825,7 +826,7 @@ experiments.messages_table()
 
 # %% [markdown]
 # {{enough}} micro-batches bring the bubble under 10 %. Interleaving still pays against 1F1B. But 1F1B now costs *time* against GPipe:
-# each of its turns waits for one message there and one back.
+# most of its turns wait for one message there and one back.
 #
 # Torch's own schedules on 2 real ranks with 4 micro-batches, beside the course's tables and yours:
 

@@ -41,8 +41,8 @@ def one_machine() -> Claim:
         "book-notes",
         "limited network bandwidth severely hinders the efficiency of tensor parallelism, so that it is usually used only within one machine with NVLink",
         f"times as fast as one GPU (width 8,192): a node of 8: {node:.1f}; 16 GPUs in two such nodes: {across:.1f} with 400 Gbit/s a GPU, "
-        f"{thin:.1f} with 100; 16 on one NVLink: {inside:.1f}. Two copies, each on its node, would do up to {2 * node:.1f} times the work",
-        "partly: holds as a rule, for a second node adds little at 400 Gbit/s a GPU and costs time at 100; not by the link alone, for 16 GPUs "
+        f"{thin:.1f} with 100; 16 on one NVLink: {inside:.1f}. Two copies, each on its node, would do up to {2 * node:.0f} times the work",
+        "partly: holds as a rule, for a second node adds less than half at 400 Gbit/s a GPU and costs time at 100; not by the link alone, for 16 GPUs "
         "on one NVLink are hardly faster"
         if thin < node and across < 1.5 * node and inside < 1.2 * across
         else "confirmed" if across < 1.5 * node
