@@ -438,11 +438,11 @@ experiments.time_layouts()
 from helpers import running_example
 
 step, a = running_example.on_cpu(running_example.after("08")), torch.randn(512, 512)
+made, large = experiments.shareable(step, 32_768)
+lesson.keep(made=made, large=large)
 for name, work, runs in (("a step's operators", step, 20), ("a product of 512 × 512", lambda: a @ a, 200)):
     times = [experiments.fastest(work, threads, runs) for threads in (1, 2)]
     print(f"{name}: 1 thread {times[0]}, 2 threads {times[1]}, live (CPU)")
-made, large = experiments.shareable(step, 32_768)
-lesson.keep(made=made, large=large)
 
 # %% [markdown]
 # Only the time inside operators counts, each with the fastest of its runs: a team waits for its slowest thread, so other programs

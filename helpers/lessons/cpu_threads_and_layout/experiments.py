@@ -353,7 +353,11 @@ def time_layouts() -> None:
 
 
 def shareable(step: Callable[[], Any], grain: int) -> tuple[int, int]:
-    """The tensors that a step makes, and how many of them hold more floats than `grain`; printed with the number of operators."""
+    """The tensors that a step makes, and how many of them hold more floats than `grain`; printed with the number of operators.
+
+    To be called before any timing, whose number of steps depends on the machine: one step in five reads its loss, by one operator
+    more.
+    """
     run = count(step)
     large = sum(nbytes > 4 * grain for _, nbytes in run.allocations)
     print(
