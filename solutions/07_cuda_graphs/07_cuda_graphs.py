@@ -104,9 +104,9 @@ you.against(
 # 3. **Capture one step.** The Python lines run once, now, and never at a replay.
 #
 # > **Limit of the simulation.** Times of launches are round assumptions. On a real GPU a graph also shortens the gap
-# > between two kernels. And a replay of more kernels costs the CPU more. [Since CUDA
+# > between two kernels. And a replay of more kernels costs the CPU more. [In CUDA
 # > 12.6](https://developer.nvidia.com/blog/constant-time-launch-for-straight-line-cuda-graphs-and-other-performance-enhancements/)
-# > this hardly counts, if the kernels form one line. The simulation leaves both out.
+# > (NVIDIA, on an RTX 3060) this hardly counts, if the kernels form one line. The simulation leaves both out.
 #
 # ## 2 · A recording holds addresses and numbers
 #
@@ -158,7 +158,8 @@ you.against(answers, replays.table(), evidence="simulated (H100)", what="shows i
 #   uses memory that others may have by then.
 #   ([`check_input_liveness=True`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/cuda/graphs.py) makes the replay
 #   raise instead.)
-# - A Python number was recorded as it was. What changes from step to step must be a tensor on the GPU.
+# - A Python number was recorded as it was. What changes from step to step must lie in a tensor that the graph reads,
+#   mostly on the GPU.
 # - Python itself is not in the list: no `print`, no `if`, no counter.
 # - The result has one address too, so each replay overwrites the last result. Clone a result that you keep.
 # - Random numbers are the exception: each replay moves the default generator on. (A generator of your own must be
@@ -363,8 +364,8 @@ check_updater(
 # %% [markdown]
 # **Exercise 7.2 — a graphed training step** (★★★, 16 min)
 #
-# A step for any model, and for any optimizer that can be captured. (PyTorch refuses to capture AdamW unless it was made
-# with `capturable=True`; the tests do that.) The losses and weights are those of an ordinary loop. The step warms up,
+# A step for any model, and for any optimizer that can be captured. (PyTorch refuses to capture AdamW without
+# `capturable=True`; the tests set it.) The losses and weights are those of an ordinary loop. The step warms up,
 # captures, and replays. The last batch of an epoch is smaller: the step trains on it without the graph. Work in two stages:
 # first the right losses and weights, then the streams and the four launches.
 #
@@ -503,18 +504,17 @@ you.against_ratios(ratios, picture, evidence="simulated (H100)", what="times as 
 
 # %% [markdown]
 # In a loop the CPU and the GPU work at the same time, and the slower of the two sets the pace. Without a graph a step
-# takes **max(launches, kernels)**. With a graph it takes about the **kernels** alone. So the gain is the ratio of the
-# two. Where the kernels take longer than the launches, a graph gives nothing. (In the picture the replayed step takes longer than its kernels alone:
-# it also copies the batch. Lesson 05 hides this copy.)
+# takes about **max(launches, kernels)**. With a graph it takes about the **kernels** alone. So the gain is at most the
+# ratio of the two. Where the kernels take longer than the launches, a graph gives nothing. (In the picture both take
+# longer than their kernels at large batches: they also copy the batch. Lesson 05 hides this copy.)
 
 # %% [markdown]
 # ## The running example
 #
-# The script's step has no wait any more, so it can be captured. (The losses are still read, once in five steps. That
-# happens outside of the step.) At the end of lesson 06 a step took {{script_ms:.2f}} ms, and its kernels took
-# {{script_busy:.2f}} ms of them.
-# AdamW has to be made with `capturable=True`: a step counter on the CPU would
-# stand still in a replay. **How many times as fast is a step?**
+# The script's step has no wait any more, so it can be captured. (The losses are read outside of it, once in
+# five steps.) At the end of lesson 06 a step took {{script_ms:.2f}} ms, and its kernels {{script_busy:.2f}} ms of them. AdamW
+# needs `capturable=True`: without the flag PyTorch refuses the capture, although a fused AdamW counts its steps on the GPU
+# already. **How many times as fast is a step?**
 
 # %% experiment
 you = lesson.predict({"a step of the script": ...}, choices=[1, 1.2, 1.5, 2, 4])
@@ -566,9 +566,9 @@ you.against_ratios(ratios, board, evidence="simulated (H100)", what="times as fa
 
 # %% [markdown]
 # No time is won: the kernels took nearly the whole step before. The GPU always had work in its queue, so it never waited for
-# a launch. The launches went from {{script_launches:.0f}} a step to {{script_launches_now:.0f}}: two copies from the CPU,
-# two into the graph's inputs, the replay, two clones. The graph has a price, too. It has memory of its own, and the peak goes
-# from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. So the next lessons go on without the graph. Lesson 10 makes the
+# a launch. The launches went from {{script_launches:.0f}} a step to {{script_launches_now:.0f}}: one copy from the CPU,
+# its conversion to int64, two copies into the graph's inputs, the replay, two clones. The graph has memory of its own: the
+# peak goes from {{script_mib:.0f}} to {{script_mib_now:.0f}} MiB. So the next lessons go on without the graph. Lesson 10 makes the
 # kernels short, and there the graph comes back.
 
 # %% [markdown]
@@ -576,7 +576,7 @@ you.against_ratios(ratios, board, evidence="simulated (H100)", what="times as fa
 #
 # Look first at a trace of some steps: put `%load_ext helpers` into your notebook and `%%trace mine.json.gz` above the cell,
 # or give your own file to `python -m helpers trace.json.gz`. Where the verdict is *launch-bound*, a graph helps. Where the
-# GPU computes all the time, it does not. Try first the road that needs no code of yours:
+# GPU computes all the time, it does not. Try first what needs no code of yours:
 # [`torch.compile(model, mode="reduce-overhead")`](https://docs.pytorch.org/docs/stable/generated/torch.compile.html). By
 # hand it takes these lines, with a loader that drops its smaller last batch (`drop_last=True`) and pins the others
 # (`pin_memory=True`), and with a `step` that never waits for the GPU (no `.item()`, no `print` of a loss). A scheduler's step
@@ -635,8 +635,10 @@ runs = recordings.side_by_side("07/when_it_helps")
 simulated, recorded = (experiments.gains_by_batch(run) for run in runs[:2])
 lesson.keep(sim_16=simulated[16], real_16=recorded[16], sim_1024=simulated[1024], real_1024=recorded[1024])
 lesson.keep(real_last=recorded[16384], off=experiments.furthest_off(*runs[:2]))
-eager_us = {run.kind: run.table[0]["eager_us"] for run in runs[:2]}
-lesson.keep(sim_eager=eager_us["simulated"], real_eager=eager_us["recorded"])
+sim, real = (experiments.passes(run) for run in runs[:2])
+lesson.keep(sim_eager=sim["eager", 16], real_eager=real["eager", 16], real_replay=real["replayed", 16])
+lesson.keep(sim_replay_64=sim["replayed", 64], sim_replay_1024=sim["replayed", 1024])
+lesson.keep(real_replay_64=real["replayed", 64], real_replay_1024=real["replayed", 1024])
 measured = {
     "gain at batch 16, real GPU": "larger" if recorded[16] > simulated[16] else "smaller",
     "first batch with a gain below 1.1, real GPU": min(b for b, gain in recorded.items() if gain < 1.1),
@@ -645,21 +647,22 @@ you.against(measured, experiments.on_a_gpu(runs), evidence=runs[1].evidence)
 
 # %% [markdown]
 # At batch 16 the gain is larger on the real machine: {{real_16:.1f}} times in place of {{sim_16:.1f}}. The same operators take
-# the real CPU {{real_eager:.0f}} µs in place of {{sim_eager:.0f}}, with Python and the driver. A graph saves nearly all of this.
+# the real CPU {{real_eager:.0f}} µs in place of {{sim_eager:.0f}}, with Python and the driver. (On another day it may be
+# faster.) The whole replay takes {{real_replay:.0f}} µs.
 #
 # The real gain also lasts longer: at batch 1,024 it is {{real_1024:.1f}}. There the real launches take longer than the
-# simulated ones, and the real replay less than half the simulated time. (At batch 64 it is the other way round. We do not
-# know why.) Up to batch 4,096 the eager pass takes about as long at each batch: this is the time of the launches. At batch
-# 16,384 the replay, and so the kernels, take longer than that. As the rule of section 3 says, the gain is then nearly gone: it is
-# {{real_last:.2f}}.
+# simulated ones, and the real replay takes {{real_replay_1024:.0f}} µs in place of {{sim_replay_1024:.0f}}. (At batch 64 it
+# takes {{real_replay_64:.0f}} in place of {{sim_replay_64:.0f}}. We do not know why.) Up to batch 4,096 the eager pass takes
+# about as long at each batch: the time of the launches. At batch 16,384 the replay, and so the kernels, take longer than
+# that. As section 3 says, the gain is then nearly gone: it is {{real_last:.2f}}.
 #
-# The note *whole steps are off by up to …* comes from steps of well-known models, such as BERT and ResNet. For this small pass
-# the simulated time is wrong by up to {{off:.1f}} times.
+# The note *whole steps are off by up to …* comes from steps of well-known models. The simulated time of
+# this small pass is wrong by up to {{off:.1f}} times.
 
 # %% [markdown]
 # ## Sources on trial
 #
-# Two claims, and what was measured. The second is tried in *Further*.
+# Two claims. The second is tried in *Further*.
 
 # %% experiment
 from helpers.lessons.cuda_graphs import claims
@@ -676,9 +679,9 @@ lesson.verdicts(
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | A replay is one launch, whatever it holds. | Copies into its inputs are launches of their own. |
-# | A graph makes a step max(launches, kernels) ÷ kernels times as fast. | When the CPU waits for the GPU in each step (*Further*). |
+# | A graph makes a step at most max(launches, kernels) ÷ kernels times as fast. | When the CPU waits for the GPU in each step (*Further*). |
 # | New data go to the old address: `copy_`. Clone a result that you keep. Hold what the graph uses. | Weights and states that are written in place need no copy. |
-# | What changes from step to step is a tensor on the GPU. | A number that never changes may be Python's. |
+# | What changes from step to step is in a tensor on the GPU. | A captured copy reads pinned memory anew. |
 #
 # **Read on**: [*CUDA graphs*](https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs) in PyTorch's notes
 # (constraints, warm-up, shared pools); NVIDIA's [*CUDA
@@ -721,14 +724,15 @@ you.against(
 # - **Stale** learns one batch by heart. Its loss looks very good: it falls below {{noise:.2f}}, the mean square of the
 #   noise in the data. No model can predict noise, so such a loss is a warning.
 # - **Moved** goes on training the old tensors, which the model no longer has. The reported loss is exactly the correct
-#   one, but your model stands still. (On a real GPU the old tensors' memory may be given to others.)
-# - **Baked** reports a loss that is a little higher. Without the correct curve beside it you would not notice.
+#   one, but your model stands still. (The optimizer keeps the old tensors alive. Where nobody does, their memory may be
+#   given to others.)
+# - **Baked** reports a loss that is about a quarter higher. Without the correct curve beside it you would not notice.
 #
 # ### What cannot be captured (19 min)
 #
-# During a capture no kernel runs. So three kinds of lines cannot be captured: a line that needs an *answer* from the GPU, a
-# line that copies from ordinary CPU memory, and an optimizer that counts its steps on the CPU. **Eight lines: can each be
-# captured?** x and p are on the GPU; p is a parameter with a gradient.
+# During a capture no kernel runs. So a line that needs an *answer* from the GPU cannot be captured. Two more common
+# kinds: a line that copies from ordinary CPU memory, and an optimizer that counts its steps on the CPU. **Eight lines: can
+# each be captured?** x and p are on the GPU; p is a parameter with a gradient.
 
 # %% experiment
 you = lesson.predict(
@@ -768,7 +772,8 @@ you.against(answers, reasons, evidence="simulated (H100)", what="in a capture")
 #   capture. A copy from *pinned* memory can be captured, but each replay reads that memory later: refill it only when the
 #   copy is done.
 # - **State on the CPU**: an optimizer's step counter. `capturable=True` keeps it on the GPU ([without it a captured step
-#   raises](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/optim/optimizer.py)).
+#   raises](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/optim/optimizer.py), also that of a fused optimizer, which
+#   counts on the GPU already).
 
 # %% [markdown]
 # **Exercise 7.3 — make it capturable** (★★★, 10 min)
@@ -866,7 +871,7 @@ you.against_ratios(ratios, experiments.pools(held), evidence="simulated (H100)",
 
 # %% [markdown]
 # With one pool and the largest graph first, the smaller graphs fit into memory that the largest has let go: all four take
-# {{largest_first:.0f}} MiB. With the smallest graph first, each later graph is too large for most of what was let go: all
+# {{largest_first:.0f}} MiB. With the smallest graph first, the second fits by half, and the two largest not at all: all
 # four take {{smallest_first:.0f}} MiB.
 #
 # Sharing has a price: a replay may overwrite another graph's result, even one that you still hold. So use or clone each
@@ -888,8 +893,8 @@ options, skipped = experiments.reduce_overhead()
 print(f"options of reduce-overhead: {options}; graphs skipped when compiled for this CPU: {skipped}")
 
 # %% [markdown]
-# With `make_graphed_callables` a step has {{launches_callables}} launches in place of {{launches_eager}}. Two replays carry
-# the model. Loss and optimizer are launched as before.
+# With `make_graphed_callables` a step (that of section 1, without its target and its copies) has {{launches_callables}}
+# launches in place of {{launches_eager}}. Two replays carry the model. Loss and optimizer are launched as before.
 #
 # The only option of `reduce-overhead` is named after CUDA graphs: the *overhead* is that of launches, and not that of
 # compiling (lesson 11). The mode copies inputs into static tensors, makes a graph for each shape, shares a pool, and skips
@@ -919,9 +924,9 @@ lesson.table(rows, columns, evidence="simulated (H100)")
 # %% [markdown]
 # When the CPU waits, each step begins with an idle GPU. Then no earlier step hides the launches that come before a long
 # kernel. So the second loop gains {{hidden_waits:.1f}}× in place of {{hidden_free:.1f}}×. The first loop gains less,
-# {{short_waits:.1f}}× in place of {{short_free:.1f}}×: the wait itself, and the way of a launch to the GPU, take as long
-# with a graph as without. In the last loop there is nothing to gain, and the copy into the graph's input costs a little:
-# {{long:.2f}}×.
+# {{short_waits:.1f}}× in place of {{short_free:.1f}}×: nothing hides the launches of the copy and the replay any more. The
+# wait and a launch's way to the GPU come on top, with a graph and without. In the last loop there is nothing to gain, and
+# the copy into the graph's input costs a little: {{long:.2f}}×.
 
 # %% [markdown]
 # **Exercise 7.4 — does it pay?** (★★, 8 min)

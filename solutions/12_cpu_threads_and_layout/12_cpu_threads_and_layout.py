@@ -5,7 +5,7 @@
 #
 # A CPU has no queue and no launches. An operator is a loop, and when it returns, its work is done. A program is slow for other
 # reasons: too few threads take part, too many threads share a core, or the numbers lie in an order that a kernel has to change
-# first. None of this shows in the code, and all of it can be counted.
+# first. None of this shows in the code; all can be counted.
 #
 # **Time** 60 min, 22 of them for two exercises; *Further*: 69 min. **Before this** lessons 01 (strides) and 04 (workers); for a
 # part of *Further*, lesson 11 (Inductor).
@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from helpers import count, lesson, recordings
 from helpers.lessons.cpu_threads_and_layout import experiments
 
-torch.set_num_threads(1)  # this process only counts: the threads of this lesson live in its children
+torch.set_num_threads(1)  # one thread here, unless a cell says otherwise: most teams live in children
 lesson.start(
     "12_cpu_threads_and_layout",
     evidence=["live (CPU)", "simulated (H100)", "recorded (H100)", "arithmetic", "published"],
@@ -67,13 +67,14 @@ you.against(teams, evidence="live (CPU)", what="threads")
 # %% [markdown]
 # There are three kinds of operators.
 #
-# - Most are split by **elements**, from 32,769 elements on. 32,768 is `GRAIN_SIZE` in PyTorch's
+# - Most are split by **elements**: arithmetic from 32,769 on. 32,768 is `GRAIN_SIZE` in PyTorch's
 #   [`TensorIterator.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/TensorIterator.h#L72-L76): less work is not
-#   worth a thread of its own.
+#   worth a thread of its own. (`floor` and `round` from 2,049 on; `exp`, `tanh` and `gelu`, by the libraries MKL and
+#   oneDNN, from 100 or fewer.)
 # - Some are split by **rows**. A single long row stays with one thread. `softmax` has no lower limit: 2 rows of 4 start the team.
-# - Some are not split at all, because each number depends on the number before: `randn`, for example.
+# - Some are not split, because each number depends on the one before: `randn`, for example.
 #
-# Kernels of libraries (MKL, oneDNN) have limits of their own. A team need not have work for all: the operator is split into
+# A team need not have work for all: the operator is split into
 # **chunks**, one for a thread. How many,
 # [`ParallelOpenMP.h`](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.h#L16-L48) says:
 
@@ -127,8 +128,8 @@ experiments.say_counts(late)
 
 # %% [markdown]
 # - **torch sets itself to 1 thread in a worker**
-#   ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/_utils/worker.py#L269-L273)). **NumPy and other programs
-#   do not.** W workers on C CPUs can mean W · C threads.
+#   ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/utils/data/_utils/worker.py#L269-L273)). **NumPy and other
+#   programs do not.** W workers on C CPUs can mean W · C threads.
 # - **`OMP_NUM_THREADS=1` reaches torch and NumPy if it is set before Python starts.** Set inside a worker, it reaches only programs
 #   that start later. NumPy is usually loaded by then and keeps "all", also in a bound worker, where its threads crowd on few CPUs.
 #   [`threadpoolctl`](https://github.com/joblib/threadpoolctl) changes a loaded NumPy.
@@ -136,11 +137,12 @@ experiments.say_counts(late)
 #   [`RAYON_NUM_THREADS`](https://docs.rs/rayon/latest/rayon/struct.ThreadPoolBuilder.html#method.num_threads), `ffmpeg` `-threads`.
 # - **A torch program that starts later counts the CPUs that it may use.** So binding a worker also limits torch there.
 # - **[`os.sched_setaffinity(0, …)`](https://docs.python.org/3/library/os.html#os.sched_setaffinity) binds one thread, the caller.**
-#   A new thread inherits the CPUs of the thread that starts it. A thread that already runs keeps its own. So bind before the first
-#   operator, or bind every thread in `/proc/self/task`. (The line counts 4 + 3 = 7: the team, and a second pool that
-#   `torch.set_num_threads(4)` [starts](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.cpp).)
-# - **Every Python thread that runs an operator starts a team of its own.** The last line counts two Python threads, and 3 more in
-#   the team of each. A server with 16 request threads and 16 intra-op threads has 256.
+#   A new thread inherits the CPUs of the thread that starts it. A thread that already runs keeps its own. So bind before
+#   `set_num_threads` and the first operator (NumPy's threads start when it is loaded), or bind every thread in `/proc/self/task`.
+#   (The line counts 4 + 3 = 7: the team, and a second pool that `torch.set_num_threads(4)`
+#   [starts](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/ParallelOpenMP.cpp).)
+# - **Every Python thread that runs a split operator starts a team of its own.** The last line counts two Python threads, and 3 more
+#   in the team of each. A server with 16 request threads and 16 intra-op threads has 256.
 
 # %% [markdown]
 # **Exercise 12.1 — bind each worker** (★★, 12 min)
@@ -148,8 +150,8 @@ experiments.say_counts(late)
 # Write a function that makes a `worker_init_fn` from a plan: `plan[i]` lists the CPUs of worker i. `DataLoader(…,
 # worker_init_fn=bound(plan))` calls it in each worker, with its number, before it loads anything.
 #
-# The tests fork the workers. `spawn` (macOS, Windows) and `forkserver` (Linux from Python 3.14 on) pickle the function, and fail if
-# it is a nested one. There put `bind(plan, worker)` into a .py file, and return `functools.partial(bind, plan)`.
+# On Linux the tests fork the workers. `spawn` (macOS, Windows) and `forkserver` (Linux from Python 3.14 on) pickle the function,
+# and fail if it is a nested one. There put `bind(plan, worker)` into a .py file, and return `functools.partial(bind, plan)`.
 #
 # <details><summary>Hint 1</summary>To be set: which CPUs, for which threads, how many threads torch uses, and what programs read that
 # the worker starts. Where does Linux list a process's threads?</details>
@@ -265,11 +267,11 @@ you.against(best, picture, evidence="arithmetic", what="best number of threads")
 # %% [markdown]
 # The smallest step has nothing to split. The next two have ⌈100,000 ÷ 32,768⌉ = 4 and ⌈1,000,000 ÷ 32,768⌉ = 31 chunks an operator.
 # More threads than chunks are never best. Fewer are where an element is cheap: a further thread then costs more than it takes over.
-# **So the best number of threads belongs to a model and its batch, not to a machine.**
+# **So a machine alone has no best number of threads: it depends on the model and its batch too.**
 #
 # One limit is not in the model: **all cores share the memory's bandwidth**. Element-wise operators on tensors larger than the caches
-# often stop gaining after a few threads. (The model's three costs are an assumption. To find EACH, take 8 cores that nobody else
-# uses, and measure `x + 1` on 32,769 elements by lesson 00's `bench`, with 2 and with 8 threads: the difference is 6 · EACH.)
+# often stop gaining after a few threads. (The model's three costs are assumed. To find EACH, measure `x + 1` on
+# 32,769 elements by lesson 00's `bench`, with 2 and 8 threads on 8 free cores: the difference is 6 · EACH.)
 
 # %% [markdown]
 # **Exercise 12.2 — the best number of threads** (★★, 10 min)
@@ -300,7 +302,7 @@ def best_threads(
 
     Returns {"threads": the number from 1 to cores with the least time of a step (the smallest of equals),
     "speedup": one thread's time ÷ that time,
-    "bound": the speed-up for teams that cost nothing and threads without end (with the chunks above: so it is lower than
+    "bound": the speed-up for teams that cost nothing and threads without end (with the chunks above: so it is never above
         section 3's dashed line),
     "each": the n for which p(n) = min(copies, ⌊cores ÷ n⌋) processes of n threads finish most steps a second together (of
         equals, the smallest n; processes do not disturb one another),
@@ -388,12 +390,13 @@ check_best_threads(*random_steps(60), *free, expect=exact)
 # %% [markdown]
 # ## 4 · Layout
 #
-# For each output a convolution reads all channels of a few neighbouring pixels.
+# For each output a convolution usually reads all channels of a few neighbouring pixels.
 # [`channels_last`](https://docs.pytorch.org/tutorials/intermediate/memory_format_tutorial.html) (lesson 01) keeps the channels of a
 # pixel side by side, so one instruction takes 8 or 16 of them at once. On the CPU most convolutions are done by the library
-# **oneDNN**. Its kernels read the weights in **blocks** of channels, and x in such blocks or in `channels_last`.
+# **oneDNN**. Its kernels read the weights in **blocks** of channels, and x in such blocks or in `channels_last` (an x of few
+# channels also contiguous).
 #
-# oneDNN prints each of its steps, for example if `ONEDNN_VERBOSE=1` is set before Python starts. A step called `reorder` computes
+# oneDNN prints each of its steps if `ONEDNN_VERBOSE=1` is set before Python starts. A step called `reorder` computes
 # nothing: it writes data in another layout. **How many reorders does one convolution of 2 × 16 × 20 × 20 with 3 × 3 filters print?**
 # (Copies that PyTorch makes do not count.)
 
@@ -413,47 +416,47 @@ you.against(experiments.reorders(list(you)), table, evidence="live (CPU)", what=
 experiments.time_layouts()
 
 # %% [markdown]
-# A contiguous x is written into blocks, and the result is written back, **in each convolution**: two passes over memory that no
-# profiler of operators shows. In `channels_last` neither happens. If only x is in `channels_last`, PyTorch first copies the weights
-# into that layout, at every call. So convert both: `model.to(memory_format=torch.channels_last)`, and x the same way. One reorder
-# of the weights is left. (On another processor, or without oneDNN, the lines differ.)
+# A contiguous x of many channels is written into blocks, and the result is written back, **in each convolution**: two passes over
+# memory that no profiler of operators shows. In `channels_last` neither happens. If only x is in `channels_last`, PyTorch first
+# copies the weights into that layout, at every call. So convert both: `model.to(memory_format=torch.channels_last)`, and x the same
+# way. One reorder of the weights is left. (On another processor, or without oneDNN, the lines differ.)
 #
 # Below the table, two larger convolutions are timed on one thread; the fastest run counts. Where each filter reads one channel only
 # ("depthwise"), the kernel computes little, and two passes over memory weigh much. Over all 64 channels it computes 64 times as
 # much, and they weigh little.
 #
-# From then on x should stay in that layout. But some operators lose it silently, for example `softmax(1)`, or a sum of a contiguous
+# Keep x in that layout from then on. Some operators lose it silently, such as `softmax(1)`, or a sum of a contiguous
 # tensor and x. *Further* counts which.
 
 # %% [markdown]
 # ## The running example
 #
-# The script on your CPU, small and in float32, as lesson 08 left it. (`on_cpu` gives a function that does its next step.) Beside it
+# The script on your CPU, small and in float32, as lesson 08 left it. (`on_cpu` gives its next step.) Beside it
 # runs one product of matrices.
 
 # %% experiment
 from helpers import running_example
 
 step, a = running_example.on_cpu(running_example.after("08")), torch.randn(512, 512)
-for name, work, runs in (("a step", step, 20), ("a product of 512 × 512", lambda: a @ a, 200)):
+made, large = experiments.shareable(step, 32_768)
+lesson.keep(made=made, large=large)
+for name, work, runs in (("a step's operators", step, 20), ("a product of 512 × 512", lambda: a @ a, 200)):
     times = [experiments.fastest(work, threads, runs) for threads in (1, 2)]
     print(f"{name}: 1 thread {times[0]}, 2 threads {times[1]}, live (CPU)")
-operators, made, large = experiments.shareable(step, 32_768)
-lesson.keep(operators=operators, made=made, large=large)
 
 # %% [markdown]
-# Each operator counts with the fastest of its runs: a team waits for its slowest thread, so other programs disturb it most.
+# Only the time inside operators counts, each with the fastest of its runs: a team waits for its slowest thread, so other programs
+# disturb it most.
 #
-# All of the product's work is shared. The step's is not: its {{operators}} operators are called from one thread, and only {{large}} of
-# the {{made}} tensors that they make are large enough for an element-wise operator to be split. So a second thread can bring the step
-# less. `channels_last` changes nothing here: the model has no convolution.
+# All of the product's work is shared, the step's is not. One reason: only {{large}} of the {{made}} tensors that it makes
+# are large enough for most element-wise operators to be split. `channels_last` changes nothing here: the model has no convolution.
 
 # %% [markdown]
 # ## Your own script
 #
-# Look first at how many threads there are and how many CPUs the process may use. (Here the first number is 1, because the lesson's
-# first cell set it. At home it is your machine's.) A container's limit on CPU *time* (`docker run --cpus=2`) shows only in
-# `/sys/fs/cgroup/cpu.max`. Then try numbers of threads, on a quiet machine.
+# Look first at how many threads there are and how many CPUs the process may use. (Here the first is 1: the lesson's first cell
+# set it.) A container's limit on CPU *time* (`docker run --cpus=2`) shows only in
+# `/sys/fs/cgroup/cpu.max` (cgroup v2). Then try numbers of threads, on a quiet machine.
 
 # %% experiment
 from helpers.own_script import toy
@@ -490,7 +493,7 @@ torch.set_num_threads(before)
 # %% [markdown]
 # ## Sources on trial
 #
-# One claim that matters here. Three more wait for lesson 18.
+# One claim. Three more wait for lesson 18.
 
 # %% experiment
 from helpers.lessons.cpu_threads_and_layout import claims
@@ -506,11 +509,11 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | Up to 32,768 elements, one thread works. | Operators split by rows; kernels of MKL and oneDNN. |
+# | Up to 32,768 elements, one thread works. | Operators split by rows; functions such as `exp`, `gelu`, `floor`. |
 # | Threads × processes ≤ cores, over all that run. | Processes that wait (for a disk) need no core of their own. |
 # | `OMP_NUM_THREADS` reaches torch and NumPy. | torch in workers; NumPy that is loaded already; other kinds of threads. |
-# | The best number of threads belongs to the model and its batch. | Many requests: more processes, fewer threads each. |
-# | `channels_last` for convolutions, for x and weights. | Convolutions over many channels gain little. After an operator that loses it, the reorders are back. |
+# | The best number of threads depends on the model and its batch too. | Many requests: more processes, fewer threads each. |
+# | `channels_last` for convolutions, for x and weights. | On a CPU, one over 64 channels gained little. After an operator that loses it, x is copied again. |
 #
 # **Read on**: PyTorch's notes on [CPU threading](https://docs.pytorch.org/docs/stable/notes/cpu_threading_torchscript_inference.html)
 # and its [tuning guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html); [G. Amdahl,
@@ -559,9 +562,9 @@ you.against(local, experiments.pages_picture(tensors), evidence="arithmetic", wh
 # %% [markdown]
 # {{crossing}} % of the reads go to the other node, and no line of code says so. There are two ways out. The team that reads also
 # writes first. Or, simpler and usual, there is **one process for each node**, bound to its cores and its memory (`numactl`). What
-# that brings depends on the machine:
+# that brings depends on the program. For workers beside their GPUs,
 # [`torchrun --numa-binding`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/numa/binding.py#L1-L20) says 1 to 10 % typically,
-# for some programs much more and for some nothing.
+# for some much more and for some nothing.
 #
 # With SMT ("hyper-threading") one core shows as two logical CPUs, called **siblings**. Siblings share the arithmetic units. So
 # PyTorch's own launcher for CPUs,
@@ -706,10 +709,11 @@ table = lesson.table(rows, ["operator", "channels_last", "copies"], evidence="li
 you.against({code: kept(done[code]) for code in you}, table, evidence="live (CPU)", what="layout")
 
 # %% [markdown]
-# - Arithmetic such as `+` takes the layout of its **first** operand, unless that one is broadcast over channels or pixels, as a
-#   bias is. A `cat` of mixed layouts returns a contiguous result.
-# - Indexing channels, `softmax(1)`, `repeat`, `einsum` and instance norm lose the layout silently. (Most results are contiguous;
-#   that of this `einsum` is neither.) The next convolution then reorders everything. (Not all of them show a copy: some change the
+# - Arithmetic such as `+` takes the layout of its **first** operand, unless that one is broadcast over channels or over all
+#   pixels, as a bias is. A `cat` of mixed layouts returns a contiguous result.
+# - Indexing channels by a list, `softmax(1)`, `repeat`, instance norm and this `einsum` lose the layout silently. (Most results
+#   are contiguous; the `einsum`'s is neither. Written with x first, it keeps the layout.) The next convolution then copies x back
+#   into it, or reorders everything if its weights are contiguous. (Not all of them show a copy: some change the
 #   layout inside their kernel.)
 # - `permute(0, 2, 3, 1)` costs nothing. Its result is contiguous, with channels last. Norms over channels, and 1 × 1 convolutions
 #   written as `F.linear`, want just that.
@@ -828,15 +832,19 @@ check_channels_last_net(
 
 
 # %% [markdown]
-# A GPU asks for a layout too: a half-precision convolution on Tensor Cores wants `channels_last`. For a contiguous x, cuDNN may launch
-# extra kernels that change the layout. This cell counts them, simulated and recorded on a real H100 (and live, if you have a GPU):
+# A GPU asks for a layout too: a half-precision convolution on Tensor Cores wants `channels_last`. For a contiguous x, cuDNN may
+# launch extra kernels that change the layout. This cell counts them, simulated and recorded on a real H100 (and live, if you have a
+# GPU):
 
 # %% experiment
-experiments.turning_kernels(recordings.side_by_side("12/layouts"))
+runs = recordings.side_by_side("12/layouts")
+lesson.keep(off=experiments.furthest_off(*runs[:2]))
+experiments.turning_kernels(runs)
 
 # %% [markdown]
-# Each convolution of a contiguous input needs three kernels more. By their names they turn a layout into another: two before the product, one after it.
-# The recorded rows have further kernels, among them those that add the bias: the simulator leaves them out.
+# Each convolution of a contiguous input needs three kernels more. By their names they turn a layout into another: two before the
+# product, one after it. The recorded rows have further kernels, among them those that add the bias: the simulator leaves them out.
+# Its times are off by up to {{off:.1f}} times: for times, look at the recorded rows.
 
 # %% [markdown]
 # ### Numbers side by side
@@ -872,9 +880,10 @@ you.against(manners, evidence="live (CPU)", what="written as")
 
 # %% [markdown]
 # `print(code["2x + 1"])` shows a loop. With a stride of 2, the numbers wanted are not neighbours in memory, so the loop is scalar.
-# A gather fetches them one by one (`x0_inner`) into a vector and computes on that. `erfinv` shows a limit of reading code: ATen's `Vectorized` has the function, but
-# [takes each part of the vector by itself](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/cpu/vec/vec256/vec256_float.h).
-# **`Vectorized` means loaded and stored side by side. Layout decides that, and you choose the layout.**
+# A gather fetches them one by one (`x0_inner`) into a vector and computes on that. `erfinv` shows a limit of reading code: ATen's
+# `Vectorized` has the function, but [takes each part of the vector by
+# itself](https://github.com/pytorch/pytorch/blob/v2.13.0/aten/src/ATen/cpu/vec/vec256/vec256_float.h). **`Vectorized` alone says
+# that a vector is loaded and stored, not how its numbers got there or how it is computed.**
 #
 # **bf16 on a CPU** takes half the bytes of a result. What does autocast pay for that in a layer with 64 rows?
 
@@ -889,6 +898,6 @@ for name, enabled in (("fp32", False), ("autocast, bf16", True)):
 lesson.table(costs, ["", "bytes of the result", "bytes written by casts"], evidence="live (CPU)")
 
 # %% [markdown]
-# The casts write more bytes than the result saves: that of the weights does not shrink with the batch (lesson 10). So autocast pays
-# only where the processor also *multiplies* bf16: with AMX or AVX512-BF16 on x86, BF16 on ARM. Others convert to fp32 and back.
+# The casts write more bytes than the result saves: that of the weights does not shrink with the batch (lesson 10). Autocast can
+# pay where the processor also *multiplies* bf16: with AMX or AVX512-BF16 on x86, BF16 on ARM. Others convert to fp32 and back.
 # `torch.cpu.get_capabilities()` lists what yours has. Measure before you switch it on.

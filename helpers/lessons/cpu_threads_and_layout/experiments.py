@@ -352,14 +352,18 @@ def time_layouts() -> None:
 # --- the running example ------------------------------------------------------------------------------------------
 
 
-def shareable(step: Callable[[], Any], grain: int) -> tuple[int, int, int]:
-    """A step's operators, the tensors that it makes, and how many of them hold more floats than `grain`; printed too."""
+def shareable(step: Callable[[], Any], grain: int) -> tuple[int, int]:
+    """The tensors that a step makes, and how many of them hold more floats than `grain`; printed with the number of operators.
+
+    To be called before any timing, whose number of steps depends on the machine: one step in five reads its loss, by one operator
+    more.
+    """
     run = count(step)
     large = sum(nbytes > 4 * grain for _, nbytes in run.allocations)
     print(
         f"a step: {run.operators} operators; {len(run.allocations)} tensors made, {large} above {grain:,} floats"
     )
-    return run.operators, len(run.allocations), large
+    return len(run.allocations), large
 
 
 # --- on the real GPU ----------------------------------------------------------------------------------------------
@@ -382,6 +386,12 @@ def turning_kernels(results: Sequence[Result]) -> Table:
     ]
     columns = ["64 channels, 56 × 56, fp16", "layout", "run", "kernels", "that change the layout", "time"]
     return table(rows, columns, evidence=" · ".join(run.evidence for run in results))
+
+
+def furthest_off(simulated: Result, recorded: Result) -> float:
+    """The largest ratio, either way, of a simulated to a recorded time of the experiment "12/layouts"."""
+    rows = zip(simulated.table or (), recorded.table or (), strict=True)
+    return max(max(ours["us"] / real["us"], real["us"] / ours["us"]) for ours, real in rows)
 
 
 # --- further ------------------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def structure() -> Claim:
         f"of {len(experiments.MISTAKES)} programs with a fixed structure, but an address or a number that changes, {len(wrong)} "
         "were wrong, without an error; the correct one equals eager to the bit: "
         + ("yes" if experiments.training_run() == eager else "no"),
-        "partly: holds when shapes, addresses and CPU numbers stay the same too; structure alone is not enough"
+        "partly: holds when addresses and CPU numbers stay the same too; structure alone is not enough"
         if wrong
         else "confirmed",
         "Three mistakes in a training loop",

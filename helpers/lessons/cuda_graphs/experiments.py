@@ -210,7 +210,7 @@ def training_run(mistake: str = "", graphed: bool = True, steps: int = 72) -> Ru
     data, (test_x, test_y) = [batch(32, NOISE) for _ in range(steps)], batch(512, 0.0)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 1))
-    reported, true = [], []
+    reported, true, held = [], [], []
     with simulate("H100", values=True) as gpu:
         model.to(gpu.device)
         params = list(model.parameters())
@@ -238,6 +238,9 @@ def training_run(mistake: str = "", graphed: bool = True, steps: int = 72) -> Ru
             rate.fill_(number)
             if mistake == "moved" and i == steps // 3:
                 for p in params:
+                    held.append(
+                        p.data
+                    )  # as an optimizer still holds it; else the replay would read memory given back
                     p.data = p.data.clone()  # what load_state_dict(..., assign=True) does
             if graphed:
                 graph.replay()
@@ -255,8 +258,15 @@ def _cosine(i: int, steps: int) -> float:
 
 
 def late_loss(mistake: str) -> str:
-    """The loss that the step reports in the second half: "higher" than, "lower" than or the "same" as the correct run's."""
+    """The loss that the step reports in the second half: "higher" than, "lower" than or the "same" as the correct run's.
+
+    ValueError if one of them is no number: every comparison with nan is False.
+    """
     correct, mine = (sum(training_run(which).reported[4:]) for which in ("", mistake))
+    if not (math.isfinite(correct) and math.isfinite(mine)):
+        raise ValueError(
+            f"losses of {mistake!r} in the second half: {mine}, and {correct} of the correct run"
+        )
     return "higher" if mine > 1.05 * correct else "lower" if mine < 0.95 * correct else "same"
 
 
@@ -349,7 +359,8 @@ def pools(held: Mapping[str, Sequence[float]]) -> Table:
         [(name, *(f"{mib:,.0f} MiB" for mib in of)) for name, of in held.items()],
         ["reserved by the graphs", "one graph", "two", "three", "four"],
         evidence=SIMULATED,
-        caption=f"batches {', '.join(f'{b:,}' for b in BATCHES)}, captured in this order; in the last row the other way round",
+        caption=f"batches {', '.join(f'{b:,}' for b in BATCHES)}, captured in this order; in the last row the other way round; "
+        "32 MiB of each row's first graph are cuBLAS's workspace",
     )
 
 
@@ -427,6 +438,13 @@ def gain(sizes: Sequence[int], waits: bool) -> float:
 def gains_by_batch(result: Result) -> dict[int, float]:
     """batch → eager ÷ replayed, of a run of the experiment "07/when_it_helps"."""
     return {row["batch"]: row["eager_us"] / row["replayed_us"] for row in result.table or ()}
+
+
+def passes(result: Result) -> dict[tuple[str, int], float]:
+    """("eager" or "replayed", batch) → microseconds, of a run of the experiment "07/when_it_helps"."""
+    return {
+        (way, row["batch"]): row[f"{way}_us"] for row in result.table or () for way in ("eager", "replayed")
+    }
 
 
 def furthest_off(simulated: Result, recorded: Result) -> float:
