@@ -110,7 +110,7 @@ def _done(sizes: tuple[int, ...], dynamic: bool | None, limit: int) -> list[str]
         fast = torch.compile(lambda x: x * 2, dynamic=dynamic)
         for n in sizes:
             happened.clear()
-            fast(torch.ones(n, 4))
+            fast(torch.ones(n, 1000))  # sizes that are equal would share a symbol
             words.append([*happened, "python"][0])
     return words
 
