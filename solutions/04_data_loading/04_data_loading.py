@@ -3,11 +3,11 @@
 #
 # ## Is the model waiting for data?
 #
-# If the next batch comes late, even the fastest GPU waits: its trace has gaps (lesson 03). A batch comes late for one of
-# three reasons. Too few workers make the batches, each batch carries more bytes than it must, or the disk is asked for
-# many small pieces. For each of the three you can work out a number in advance.
+# If the next batch comes late, even the fastest GPU waits: its trace has gaps (lesson 03). Three reasons are common. Too
+# few workers make the batches, each batch carries more bytes than it must, or the disk is asked for many small pieces. For
+# each of the three you can work out a number in advance.
 #
-# **Time** 60 min, 26 of them for two exercises; *Further*: 42 min, with two more exercises. **Before this** lessons 00
+# **Time** 60 min, 26 of them for two exercises; *Further*: 40 min, with two more exercises. **Before this** lessons 00
 # and 01 (clocks and ≈; storages and copies). Lesson 03 helps.
 #
 # **Afterwards you can**
@@ -71,14 +71,14 @@ you.against(
 #
 # > time of a step = max( step, load ÷ W )
 #
-# Real times are not exactly the rule's: a sleep ends late, and a batch must pass from one process to another. How much
-# that adds depends on what else the machine does. Such a run cannot tell 3 workers from 4.
+# Real times are not exactly the rule's: a sleep ends late, and a batch must pass from one process to another. Such a run
+# cannot tell 3 workers from 4.
 #
-# So **W = ⌈load ÷ step⌉ workers are enough** (⌈ ⌉ rounds up). More workers only hold more memory: each one keeps
-# `prefetch_factor` batches (2 by default) ready in **shared memory**, which several processes can use. The batch that
-# your loop holds lies there too. With too little of it a worker dies with a `bus error`. A Docker container has only
-# 64 MB (`/dev/shm`), unless it starts with a larger
-# [`--shm-size`](https://docs.docker.com/reference/cli/docker/container/run/).
+# So, if all loads are alike, **W = ⌈load ÷ step⌉ workers are enough** (⌈ ⌉ rounds up). More only hold more memory: each one
+# keeps `prefetch_factor` batches (2 by default) ready in **shared memory**, which several processes can use. The batch
+# that your loop holds lies there too. With too little of it you get `unable to allocate shared memory(shm)`; with a
+# `collate_fn` of your own the loop may wait for ever. A Docker container has only 64 MB (`/dev/shm`), unless it starts
+# with a larger [`--shm-size`](https://docs.docker.com/reference/cli/docker/container/run/).
 #
 # This rule is for workers that *wait*. Decoding an image is different: the worker *computes*, and needs a core all the
 # time. The same 30 ms, now spent in a busy loop by workers that have one core together. How many ms is a step now?
@@ -106,9 +106,9 @@ you.against(
 #
 # > time of a step = max( step, (wait + cpu) ÷ W, cpu ÷ cores )
 #
-# Is a number in the last column clearly below 1? Then other programs had the rest of the core, and this number is the
-# `cores` that the rule needs. So count only cores that are free. (Linux lets us tie the workers to one core. Elsewhere
-# they use all cores.)
+# Is a number in the last column clearly below 1? Then other programs (a little also the passing of batches) had the rest
+# of the core, and this number is the `cores` that the rule needs. So count only free cores. (Linux lets us tie the
+# workers to one core. Elsewhere they use all.)
 
 # %% [markdown]
 # **Exercise 4.1 — choose the workers** (★★, 12 min)
@@ -140,7 +140,8 @@ def choose_workers(
 
     wait_us, cpu_us: µs that a worker waits and computes for one batch, ≥ 0. step_us: µs of a training step, ≥ 1, which
     ends with a wait for the GPU and takes none of the `cores` ≥ 1 from the workers. batch_bytes ≥ 1: W · prefetch
-    batches must fit into shared_bytes. (No test depends on how a float is rounded.)
+    batches must fit into shared_bytes (the one that the loop holds is not counted). No test depends on how a float
+    is rounded.
 
     Returns {"workers": W, "step_us": t, "limit": l}. W: the smallest number with the shortest step, among those that
     fit (0 always does: it takes step + wait + cpu). t: that step's µs (a float or an int). l: the first that is true:
@@ -255,7 +256,7 @@ you.against(counted, experiments.hand_out_table(indexed), evidence="live (CPU)",
 # |---|---|---|
 # | {{yielded}} samples of 10 | each worker goes through its own whole copy, often without a warning | let the data set share itself out: Exercise 4.2 |
 # | {{requested}} batches requested | 3 workers × `prefetch_factor` 2 | count them as shared memory |
-# | {{afresh}} processes in 3 epochs, or {{kept}} | by default the workers end with each epoch; new ones open every file again | `persistent_workers=True`; but then `set_epoch` of Exercise 4.2, called in the main process, does not reach the workers' copies: every epoch repeats the first |
+# | {{afresh}} processes in 3 epochs, or {{kept}} | by default the workers end with each epoch; new ones start, and open again what a worker opens | `persistent_workers=True`; but then `set_epoch` of Exercise 4.2, called in the main process, does not reach the workers' copies: every epoch repeats the first |
 #
 # **How workers start** decides what you may hand them. Linux up to Python 3.13 *forks*: the worker begins as a copy of
 # your process, with everything in it. On macOS and Windows the worker is a new Python. On Linux from Python 3.14 on it is
@@ -377,7 +378,7 @@ check_Shared(
 # copy engine reads it directly. `DataLoader(pin_memory=True)` copies each batch into pinned memory, in a thread of
 # the main process if there are workers. This copy is still work for the CPU. On the simulated H100 the bus carries
 # {{pinned_gbs:.0f}} GB/s from pinned memory (of the {{sheet_gbs:.0f}} that PCIe 5.0 ×16 has in one direction) and
-# {{pageable_gbs:.0f}} GB/s from pageable memory.
+# {{pageable_gbs:.1f}} GB/s from pageable memory.
 #
 # With uint8 a quarter of the bytes crosses the bus. By what factor does uint8 shorten the time until the float32 batch is
 # ready on the GPU?
@@ -461,7 +462,7 @@ you.against(
 )
 
 # %% [markdown]
-# Here are both ways on a real file, a small one with 256 images:
+# Both ways on a small real file, of 256 images:
 
 # %% experiment
 files = experiments.ImageFiles(count=256)
@@ -469,14 +470,14 @@ experiments.read_order({way: files.epoch(way) for way in ("one by one", "in bloc
 
 # %% [markdown]
 # **Bandwidth ÷ IOPS is the size of a read at which the two limits meet.** For smaller reads the number of requests is
-# the limit. For larger reads the bandwidth is. On the hard disk that size is far above one image: an epoch in random
-# order is almost nothing but moving the head. On the NVMe drive that size is below
-# one image, so order costs nothing there, *if many reads are under way at once*. One process that waits for each read
-# gets only a small part of the drive's IOPS. Several workers get more.
+# the limit. For larger reads it is mostly the bandwidth. On the hard disk that size is far above one image: an epoch in
+# random order is almost nothing but moving the head. On the NVMe drive it is below one image, so order costs nothing
+# there, *if many reads are under way at once*. One process that waits for each read gets only a small part of the
+# drive's IOPS. Several workers get more.
 #
 # The price of blocks is a weaker shuffle: 32 neighbours are always read together. Formats for large data sets
 # ([WebDataset](https://github.com/webdataset/webdataset), [FFCV](https://docs.ffcv.io/making_dataloaders.html), MosaicML
-# Streaming, TFRecord) store blocks and mix several of them in memory.
+# Streaming, TFRecord) store blocks, and their readers can mix several of them in memory.
 
 # %% [markdown]
 # ## The running example
@@ -518,8 +519,8 @@ board
 
 # %% [markdown]
 # A step copies {{script_bytes_now:,.0f}} bytes to the GPU in place of {{script_bytes:,.0f}}, in one copy and not in two, and
-# waits one time fewer. The time of a step hardly moves. A batch of text is tiny: even the larger copy takes microseconds. The
-# same change pays for images, where a batch is megabytes.
+# waits one time fewer. The time of a step hardly moves. A batch of text is tiny. The same change
+# pays for images, where a batch is megabytes.
 
 # %% [markdown]
 # ## Your own script
@@ -529,8 +530,9 @@ board
 #
 # If there is one, run the block again with `num_workers=0` and `torch.set_num_threads(1)`, as a worker has one thread. Now
 # the first numbers of the two lines differ by the whole load, `wait + cpu`, and the second numbers by `cpu`. Put both, in
-# µs, into `choose_workers` above. The rest it needs: `len(os.sched_getaffinity(0))` cores; the `nbytes` of a batch's
-# tensors; the bytes that `df -B1 /dev/shm` calls available. Try workers first, then uint8, then larger reads.
+# µs, into `choose_workers` above. The rest it needs: the free ones of your cores (a container's quota may be less); the
+# `nbytes` of a batch's tensors; the bytes that `df -B1 /dev/shm` calls available, less one batch. Try workers first, then
+# uint8, then larger reads.
 #
 # `step` should end with something that waits for the GPU, such as `loss.item()`.
 
@@ -561,28 +563,25 @@ for name, batches in {"your loader": iter(loader), "one fixed batch": itertools.
 #
 # ## On the real GPU
 #
-# The table of section 3 again, simulated and recorded on a real H100 (and live, if you have a GPU). Which of the simulator's two rates is right?
+# The table of section 3 again, simulated and recorded on a real H100 (and live, if you have a GPU). How near are the
+# simulator's two rates?
 
 # %% experiment
 runs = recordings.side_by_side("04/to_the_device")
-real = {(row["dtype"], row["pinned"]): row for row in runs[1].table}
-gbs = {kind: row["bytes"] / row["copy_s"] / 1e9 for kind, row in real.items()}
-lesson.keep(
-    real_pinned=gbs["float32", True], real_large=gbs["float32", False], real_small=gbs["uint8", False]
-)
-gains = [real["float32", pinned]["ready_s"] / real["uint8", pinned]["ready_s"] for pinned in (True, False)]
-lesson.keep(real_pinned_gain=gains[0], real_pageable_gain=gains[1])
+n = experiments.on_the_card(*runs[:2])
+lesson.keep(real_pinned=n["real_pinned"], real_large=n["real_large"], real_small=n["real_small"])
+lesson.keep(pinned_gain=n["pinned_gain"], real_pinned_gain=n["real_pinned_gain"])
+lesson.keep(real_pageable_gain=n["real_pageable_gain"])
+lesson.keep(kernels_us=n["kernels_us"], real_kernels_us=n["real_kernels_us"])
 experiments.sent_table(*runs)
 
 # %% [markdown]
-# - From **pinned** memory both rates are nearly the same: {{real_pinned:.0f}} GB/s recorded, {{pinned_gbs:.0f}} simulated.
-#   Uint8 is ready {{real_pinned_gain:.1f}} times as early as float32.
-# - From **pageable** memory the simulator has one rate, {{pageable_gbs:.0f}} GB/s. The real rate is not one number: it is
-#   {{real_large:.0f}} GB/s for the large batch and {{real_small:.0f}} for the small one. So uint8 is ready
-#   {{real_pageable_gain:.1f}} times as early, more than the factor of 4 in the bytes. Probably the reason is the CPU and its
-#   caches, as the CPU copies the bytes into the driver's buffer. The rate also varies: "copy" and "ready" of float32
-#   are the same work, timed twice.
-#
+# - From **pinned** memory: {{real_pinned:.0f}} GB/s recorded, {{pinned_gbs:.0f}} simulated. Uint8 is ready
+#   {{real_pinned_gain:.1f}} times as early as float32 (simulated {{pinned_gain:.1f}}): the two kernels (ready less copy)
+#   take about {{real_kernels_us:.0f}} µs, simulated {{kernels_us:.0f}}.
+# - From **pageable** memory: {{real_large:.1f}} GB/s for the large batch, {{real_small:.1f}} for the small one, simulated
+#   {{pageable_gbs:.1f}} for both. Uint8 is ready {{real_pageable_gain:.1f}} times as early. This rate is the host's: the CPU
+#   copies the bytes into the driver's buffer. It also varies: "copy" and "ready" of float32 are the same work, timed twice.
 
 # %% [markdown]
 # ## Sources on trial
@@ -590,7 +589,7 @@ experiments.sent_table(*runs)
 # One claim is a listing in the article "Five strategies for faster training". Its call of
 # [`ImageFolder`](https://docs.pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html) is checked
 # against the signature in torchvision's documentation. Its call of
-# `DataLoader` is run, by `helpers/lessons/data_loading/claims.py`. Five more claims are kept for lesson 18.
+# `DataLoader` is run. Five more claims are kept for lesson 18.
 
 # %% experiment
 from helpers.lessons.data_loading import claims
@@ -606,10 +605,10 @@ lesson.verdicts(
 #
 # | rule of thumb | where it stops being true |
 # |---|---|
-# | ⌈load ÷ step⌉ workers are enough. | Loading that computes: the cores are the limit. Workers × prefetch_factor batches: memory is. |
+# | ⌈load ÷ step⌉ workers are enough. | Loading that computes: the cores are the limit. Workers × prefetch_factor batches: memory is. Uneven loads: batches ahead are (*Further*). |
 # | An iterable data set shares itself out. | A data set with an index: the sampler does it. |
 # | Send uint8, convert on the GPU. | Values that were not bytes to begin with. |
-# | Pack samples, read in blocks, shuffle in memory. | Reads that are already larger than bandwidth ÷ IOPS. |
+# | Pack samples, read in blocks, shuffle in memory. | Reads already larger than bandwidth ÷ IOPS (hard disk: several times that). |
 #
 # **Read on**: PyTorch's [`torch.utils.data`](https://docs.pytorch.org/docs/stable/data.html), the sections on
 # multi-process loading and on platforms · A. Aizman and others,
@@ -626,17 +625,17 @@ lesson.progress()
 # ### What does a memory map read? (5 min, and an exercise)
 #
 # A **memory map** makes a file look like an array. Nothing is read when it is opened. The first touch of a page (often
-# 4 kB) stops the process until the operating system has fetched the page: a *page fault*. NumPy's is
-# [`np.memmap`](https://numpy.org/doc/stable/reference/generated/numpy.memmap.html).
+# 4 kB) stops the process until the operating system has fetched the page, and usually its neighbours: a *page fault*.
+# NumPy's is [`np.memmap`](https://numpy.org/doc/stable/reference/generated/numpy.memmap.html).
 #
-# We have a file with the tokens of 2,000 documents and want one document. What stays in memory, and what is sent when
-# the array is pickled for a worker?
+# We have a file with the tokens of 2,000 documents and want one document. How much memory do Python and NumPy allocate,
+# and what is sent when the array is pickled for a worker?
 
 # %% experiment
 you = lesson.predict(
     {
-        "np.fromfile: in memory": ...,
-        "np.memmap: in memory": ...,
+        "np.fromfile: allocated": ...,
+        "np.memmap: allocated": ...,
         "np.memmap: pickled": ...,
         "a function that opens the map: pickled": ...,
     },
@@ -660,8 +659,9 @@ parts = {question: experiments.in_files(n, file.nbytes) for question, n in zip(y
 you.against(parts, experiments.map_table(file, sizes), evidence="live (CPU)", what="is")
 
 # %% [markdown]
-# The map holds next to nothing, **but pickling the map sends the whole file**, once to each worker. So a data set keeps
-# a function that opens the map, and each process opens its own. The same is true of an open file: after a fork, two
+# The map allocates next to nothing: the pages that it reads belong to the operating system, which shares them between
+# processes and can drop them. **But pickling the map sends the whole file**, once to each worker. So a data set keeps a
+# function that opens the map, and each process opens its own. The same is true of an open file: after a fork, two
 # workers share its position, and when both `seek` and then `read`, each may get the other's bytes.
 #
 # A slice of a map is not read yet. Copy what you return, or the file is read later, where you do not expect it. Documents
@@ -688,7 +688,7 @@ you.against(parts, experiments.map_table(file, sizes), evidence="live (CPU)", wh
 # <details><summary>The idea</summary>A run from document a to document b: copy the slice of the map from the start of a
 # to the end of b with <code>np.array</code>, wrap it with <code>torch.from_numpy</code>, and <code>split</code> it by
 # the documents' lengths. <code>__getitem__</code> is <code>__getitems__</code> of one. <code>__getstate__</code>
-# returns <code>self.__dict__</code> with the map set to None.</details>
+# returns a copy of <code>self.__dict__</code> with the map set to None.</details>
 
 
 # %% exercise="documents"
@@ -929,10 +929,17 @@ times = {way: bench(call) for way, call in ways.items()}
 plots.samples(times, evidence="live (CPU)", title="64 images of 64 × 64 pixels")
 
 # %% [markdown]
-# (The operating system still holds the files in memory: no disk is part of these times.) Decoded pixels take several times
-# the space on a disk, and next to no CPU. Which way is better depends on what you lack: work out
-# the bytes with section 4's table and the cores with section 1's rule. A middle way is common: shrink each image
-# once to the size that training uses, and store that as JPEG again.
+# (The operating system still holds the files in memory: no disk is part of these times.) And the space on a disk?
+
+# %% experiment
+space = files.pixels.nbytes / sum(path.stat().st_size for path in files.paths)
+lesson.keep(space=space)
+print(f"decoded pixels: {space:.0f} times the bytes of the JPEG files")
+
+# %% [markdown]
+# Here decoded pixels take {{space:.0f}} times the space, and a small part of the CPU's time, the smallest in one read. Which
+# way is better depends on what you lack: work out the bytes with section 4's table and the cores with section 1's rule. A
+# middle way is common: shrink each image once to the size that training uses, and store that as JPEG again.
 #
 # ### Uneven load times (2 min)
 #
@@ -949,10 +956,12 @@ lesson.table(
     ["prefetch_factor", "batches ahead", "a step"],
     evidence="arithmetic",
 )
+lesson.keep(four=experiments.mean_step(uneven, STEP, workers=4, prefetch=8))
 
 # %% [markdown]
 # With more batches ahead, the model takes finished ones while a slow one is made. No batch is made any faster, and each
-# batch ahead takes shared memory.
+# batch ahead takes shared memory. (Here each worker gets its share of the slow ones. With 4 workers, worker 0 would make
+# them all: {{four:.0f}} ms a step, however many are ahead.)
 #
 # ### Threads and memory in workers (1 min)
 #

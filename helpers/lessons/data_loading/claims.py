@@ -50,7 +50,7 @@ def four_per_gpu() -> Claim:
         f"of {len(need)} pairs (loads of {loads[0]} to {loads[-1]} ms, steps of {steps[0]} to {steps[-1]} ms) 4 workers are enough in "
         f"{right + fewer}, too few in {more}, and more than are needed in {fewer}. Loads of {LOAD} ms, steps of {STEP} ms: by the "
         f"queue's arithmetic {three:.0f} ms a step with 3 workers, {four:.0f} ms with 4",
-        "partly: holds when a load takes at most four steps; ⌈load ÷ step⌉ workers for each GPU are enough, and often fewer than 4"
+        "partly: holds when a load takes at most four steps; if loads are alike, ⌈load ÷ step⌉ workers for each GPU are enough, often fewer than 4"
         if more and fewer
         else "confirmed"
         if not more
@@ -80,17 +80,16 @@ def _raised(call: Callable[[], Any]) -> str:
 
 def image_folder() -> Claim:
     """The source's listing: its first call against torchvision's documented signature, its second on the real class."""
-    options: dict[str, Any] = {"num_workers": 16, "persistent_workers": True}
     folder = inspect.signature(_image_folder)
     data = samples.Paced(512)
-    listed = {
+    listed: dict[str, Any] = {
         "num_workers": 16,
         "pin_memory": True,
         "persistent_workers": True,
     }  # in the order of the listing
     first = _raised(lambda: folder.bind("data", transform=None, **listed))
     second = _raised(lambda: DataLoader(data, batch_size=256, shuffle=True, prefetch_factor=4))
-    mended = _raised(lambda: DataLoader(data, batch_size=256, prefetch_factor=4, **options))
+    mended = _raised(lambda: DataLoader(data, batch_size=256, shuffle=True, prefetch_factor=4, **listed))
     ahead = 16 * 4 * 256 * 3 * 224 * 224
     return Claim(
         "04-imagefolder",
@@ -123,7 +122,7 @@ def random_reads(scattered: float, blocks: float) -> Claim:
 
 
 def memory_map() -> Claim:
-    """What is held in memory for one document of a file, and what a pickle of the map holds."""
+    """What is allocated for one document of a file, and what a pickle of the map holds."""
     file = experiments.TokenFile()
     part = int(file.ends[6]), int(file.ends[7])
     whole, _ = experiments.held(lambda: np.fromfile(file.path, np.uint16), *part)
@@ -133,7 +132,7 @@ def memory_map() -> Claim:
         "04-mmap",
         "five-strategies",
         "read large files through a memory map",
-        f"for one document fromfile holds {of_whole} of the file, a map {of_map}; pickled, the map is {of_sent} of the file",
+        f"for one document fromfile allocates {of_whole} of the file, a map {of_map}; pickled, the map is {of_sent} of the file",
         "partly: holds when each process opens its own map; a map sent to a worker is the whole file"
         if mapped < whole / 2 and sent > file.nbytes / 2
         else "confirmed",

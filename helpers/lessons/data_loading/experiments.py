@@ -261,6 +261,31 @@ def bus(rows: Sequence[Mapping[str, Any]], card: str) -> Bus:
     )
 
 
+def on_the_card(simulated: Result, recorded: Result) -> dict[str, float]:
+    """What the text says of two runs of 04/to_the_device: GB/s, float32 ÷ uint8 until ready, µs of the two kernels."""
+    made, real = (
+        {(row["dtype"], row["pinned"]): row for row in result.table or ()} for result in (simulated, recorded)
+    )
+    gbs = {kind: row["bytes"] / row["copy_s"] / 1e9 for kind, row in real.items()}
+
+    def gain(rows: Mapping[tuple[str, bool], Any], pinned: bool) -> float:
+        return float(rows["float32", pinned]["ready_s"] / rows["uint8", pinned]["ready_s"])
+
+    def kernels_us(rows: Mapping[tuple[str, bool], Any]) -> float:
+        return float(rows["uint8", True]["ready_s"] - rows["uint8", True]["copy_s"]) * 1e6
+
+    return {
+        "real_pinned": gbs["float32", True],
+        "real_large": gbs["float32", False],
+        "real_small": gbs["uint8", False],
+        "pinned_gain": gain(made, True),
+        "real_pinned_gain": gain(real, True),
+        "real_pageable_gain": gain(real, False),
+        "kernels_us": kernels_us(made),
+        "real_kernels_us": kernels_us(real),
+    }
+
+
 def sent_table(*results: Result) -> Table:
     """Bytes, copy and the time until ready, for each dtype and kind of memory, in each run of 04/to_the_device.
 
@@ -398,7 +423,10 @@ class TokenFile:
 
 
 def held(load: Callable[[], np.ndarray], start: int, end: int) -> tuple[int, int]:
-    """Bytes of NumPy's and Python's memory while array[start:end] of what `load` returns is copied; bytes of its pickle."""
+    """Bytes that NumPy and Python have allocated for a copy of array[start:end] of what `load` returns; bytes of its pickle.
+
+    A map's pages are not among them: they are the operating system's.
+    """
     tracemalloc.start()
     array = load()
     part = array[start:end].copy()
@@ -414,12 +442,16 @@ def in_files(size: int, whole: int) -> str:
 
 
 def map_table(file: TokenFile, sizes: Mapping[str, tuple[int | None, int]]) -> Table:
-    """way → (bytes in memory, bytes pickled); None: nothing was opened."""
+    """way → (bytes allocated, of which Python's own vary a little, bytes pickled); None: nothing was opened."""
     rows = [
-        (way, "0 kB" if now is None else f"{now / 1e3:,.0f} kB", f"{sent / 1e3:,.1f} kB")
+        (
+            way,
+            "nothing until it opens the map" if now is None else f"{float(f'{now:.2g}') / 1e3:,.0f} kB",
+            f"{sent / 1e3:,.1f} kB",
+        )
         for way, (now, sent) in sizes.items()
     ]
-    columns = ["way", "in memory for one document", "pickled"]
+    columns = ["way", "allocated by Python and NumPy for one document", "pickled"]
     caption = f"the file has {file.nbytes / 1e3:,.0f} kB"
     return table(rows, columns, evidence="live (CPU)", caption=caption)
 

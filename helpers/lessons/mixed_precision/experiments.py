@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+import helpers.calibration.recorded  # noqa: F401 - its experiments are known by their names
 import helpers.lessons.mixed_precision.recorded  # noqa: F401 - its experiments are known by their names
 from helpers import recordings, simulate
 from helpers.calibration import measured
@@ -420,7 +421,7 @@ def four_precisions(simulated: Sequence[Mapping[str, Any]]) -> Table:
         shown,
         ["precision", *measured, *(f"simulated: {name}" for name in measured)],
         evidence=f"{result.evidence} · simulated (H100)",
-        caption="GPT-2 small, 4 × 1,024 tokens, AdamW; one step each, after one that is not timed",
+        caption="GPT-2 small, 4 × 1,024 random tokens, AdamW; a step: recorded or live, the median of five means of two",
     )
 
 
@@ -432,11 +433,27 @@ def precisions() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     return recorded, simulated
 
 
+def kernels_ms(step: str) -> tuple[float, float]:
+    """ms of a step of "calibration/steps" on the recorded H100, and of its kernels, copies and fills together."""
+    recording = recordings.load("calibration/steps", device="H100")
+    rows = [row for row in (recording and recording.table) or [] if row["step"] == step]
+    whole, own = (sum(row["us"] for row in rows if bool(row["op"]) is part) / 1e3 for part in (False, True))
+    return whole, own
+
+
 def numbers_of(
     recorded: Sequence[Mapping[str, Any]], simulated: Sequence[Mapping[str, Any]]
 ) -> dict[str, float]:
-    """What the text says of the rows of :func:`precisions`; *_off: simulated over recorded, less 1."""
+    """What the text says of the rows of :func:`precisions`; *_off: simulated over recorded, less 1.
+
+    bf16_kernels_off: of the kernels alone; the simulated step is nothing else, as its GPU waits for nothing.
+    """
     fp32_s, tf32_s, bf16_s, fp16_s = (row["seconds"] for row in recorded)
+    h200 = recordings.load("10/four_precisions", device="H200")
+    *_, bf16, fp16 = (h200 and h200.table) or recorded
+    (fp32_whole, fp32_kernels), (bf16_whole, bf16_kernels) = map(
+        kernels_ms, ("GPT-2, fp32", "GPT-2, autocast, bf16")
+    )
     off = [
         {key: beside[key] / row[key] - 1 for key in ("seconds", "peak_bytes")}
         for row, beside in zip(recorded, simulated, strict=True)
@@ -445,10 +462,14 @@ def numbers_of(
     return {name: of["seconds"] for name, of in zip(names, off, strict=True)} | {
         "tf32_times": fp32_s / tf32_s,
         "bf16_times": fp32_s / bf16_s,
-        "bf16_more": tf32_s / bf16_s,
-        "bf16_more_simulated": simulated[1]["seconds"] / simulated[2]["seconds"],
+        "bf16_ms": 1e3 * bf16_s,
+        "fp32_whole": fp32_whole,
+        "fp32_kernels": fp32_kernels,
+        "bf16_whole": bf16_whole,
+        "bf16_kernels": bf16_kernels,
+        "bf16_kernels_off": 1e3 * simulated[2]["seconds"] / bf16_kernels - 1,
         "fp16_ms": 1e3 * (fp16_s - bf16_s),
-        "scaler_ms": 1e3 * (simulated[3]["seconds"] - simulated[2]["seconds"]),
+        "fp16_ms_h200": 1e3 * (fp16["seconds"] - bf16["seconds"]),
         "peak_off": max(abs(of["peak_bytes"]) for of in off),
         "worst": steps_off_by(),
     }
