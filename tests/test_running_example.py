@@ -40,7 +40,7 @@ def test_several_ranks_send_and_hold_less() -> None:
     alone, *spread = scores.score(after("10")), *(scores.score(after(lesson), 8) for lesson in SPREAD)
     parallel, sharded, split = spread
     assert alone.sent_bytes == 0 and all(s.sent_bytes > 10e6 for s in spread)
-    assert sharded.peak_bytes < 0.85 * parallel.peak_bytes and split.peak_bytes < alone.peak_bytes
+    assert sharded.peak_bytes < 0.9 * parallel.peak_bytes and split.peak_bytes < alone.peak_bytes
     assert parallel.step_s > alone.step_s, "eight times the tokens, but no step is faster"
 
 

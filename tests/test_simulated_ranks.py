@@ -15,6 +15,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
 from helpers import count, plots, ranks, trace, widgets
 from helpers.check.sealed import sealed
@@ -302,23 +303,71 @@ def test_distributed_data_parallel_runs_and_fills_its_buckets_as_assigned() -> N
         sent = gpu.collectives[before:]
         places = assign([2048 * 2048 * 4] * 6)
         assert [c.bytes for c in sent] == [len(p) * 2048 * 2048 * 4 for p in places] and len(places) == 4
-        last = next(
-            k
-            for k in gpu.kernels
-            if k.launch_ns > sent[-1].launch_ns and k.kind == "kernel" and k.name == "aten.copy_"
-        )
-        assert last.start_ns >= sent[-1].end_ns, "the reducer waits before it hands gradients back"
         with ddp.no_sync():
             ddp(torch.empty(512, 2048, device=gpu.device)).sum().backward()
         assert len(gpu.collectives) == before + len(sent)
 
 
-def test_a_comm_hook_sends_half_the_bytes() -> None:
-    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+@pytest.mark.parametrize("hook", [None, default_hooks.allreduce_hook, default_hooks.fp16_compress_hook])
+def test_the_reducer_waits_for_a_bucket_and_copies_it_out_while_others_are_sent(hook: Any) -> None:
+    """reducer.cpp, finalize_backward: for each bucket wait(), then finalize_bucket_dense()."""
+    with simulate("H100").world(8, link=SLOW) as gpu:
+        ddp = nn.parallel.DistributedDataParallel(net(gpu, 6, 2048))
+        if hook is not None:
+            ddp.register_comm_hook(None, hook)
+        for _ in range(3):
+            before = len(gpu.collectives)
+            ddp(torch.empty(512, 2048, device=gpu.device)).sum().backward()
+        after = torch.empty(1, device=gpu.device).add_(1)
+        gpu.synchronize()
+        sent = gpu.collectives[before:]
+        ran = [k for k in gpu.kernels if k.launch_ns > sent[-1].launch_ns and k.kind == "kernel"]
+        ran = [k for k in ran if k.stream == 0]
+        assert [k.name for k in ran] == ["aten.copy_"] * 6 + ["aten.add_"] and after is not None
+        ends = [
+            c.end_ns for c, places in zip(sent, assign([2048 * 2048 * 4] * 6), strict=True) for _ in places
+        ]
+        assert all(k.start_ns >= end for k, end in zip(ran, ends, strict=False))
+        assert ran[0].end_ns < sent[-1].start_ns and ran[-1].start_ns > sent[-1].end_ns
 
+
+def test_the_reducer_waits_for_all_buckets_where_it_copies_none() -> None:
+    with simulate("H100").world(8, link=SLOW) as gpu:
+        ddp = nn.parallel.DistributedDataParallel(net(gpu, 6, 2048), gradient_as_bucket_view=True)
+        for _ in range(3):
+            ddp(torch.empty(512, 2048, device=gpu.device)).sum().backward()
+        torch.empty(1, device=gpu.device).add_(1)
+        gpu.synchronize()
+        last = gpu.collectives[-1]
+        (add,) = [
+            k for k in gpu.kernels if k.launch_ns > last.launch_ns and k.kind == "kernel" and k.stream == 0
+        ]
+        assert add.start_ns >= last.end_ns
+
+
+@pytest.mark.parametrize("hook", [None, default_hooks.fp16_compress_hook])
+def test_the_first_buckets_go_when_they_are_laid_out_anew(hook: Any) -> None:
+    with simulate("H100").world(8) as gpu:
+        model = net(gpu, 6, 2048)
+        ddp = nn.parallel.DistributedDataParallel(model)
+        if hook is not None:
+            ddp.register_comm_hook(None, hook)
+        held = []
+        for _ in range(4):
+            ddp(torch.empty(512, 2048, device=gpu.device)).sum().backward()
+            model.zero_grad()
+            gpu.synchronize()
+            held.append(gpu.memory_allocated())
+    workspaces = 2 * 4096 * 8 * 1024  # forward's and backward's
+    if hook is None:
+        assert held[0] == 2 * 6 * 2048 * 2048 * 4 + workspaces, "weights and buckets"
+    assert held == held[:1] * 4, "no more after that, nor with each step"
+
+
+def test_a_comm_hook_sends_half_the_bytes() -> None:
     with simulate("H100").world(8) as gpu:
         ddp = nn.parallel.DistributedDataParallel(net(gpu, 2, 1024))
-        ddp.register_comm_hook(None, fp16_compress_hook)
+        ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
         ddp(torch.empty(64, 1024, device=gpu.device)).sum().backward()
         torch.optim.SGD(ddp.parameters(), lr=0.1).step()
     assert gpu.collectives[-1].bytes == 2 * 1024 * 1024 * 2

@@ -4,10 +4,10 @@ source.
 Bandwidths are the published rates, before any protocol takes its part: NCCL itself reckons with less (its
 src/graph/topo.h: 20.6 of 25 GB/s for an NVLink 4, 40.1 of 50 for an NVLink 5, 12 of 12.5 for 100 Gbit/s).
 
-Latencies are what NCCL reckons a step of its ring to cost with full-size messages ("Ring/Simple" in hwLat of
-its src/graph/tuning.cc: NVLink 3.4 µs, PCI 5.7 µs, network 9.6 µs). It tells neither generations nor kinds of
-network apart, so nor does this table; for small messages NCCL has faster ways (0.5, 1.0 and 2.7 µs) at a
-third of the bandwidth or less.
+Latencies are what NCCL reckoned a step of its ring to cost with full-size messages ("Ring/Simple" in hwLat of
+its src/graph/tuning.cc of 2020: NVLink 3.4 µs, PCI 5.7 µs, network 9.6 µs, which since 2.18 is 14 µs). It tells
+neither generations nor kinds of network apart, so nor does this table; for small messages NCCL has faster ways
+(0.5, 1.0 and 2.7 µs) at a third of the bandwidth or less.
 """
 
 from dataclasses import dataclass

@@ -3,9 +3,9 @@
 #
 # ## What does the second GPU cost?
 #
-# Give each GPU a copy of the model and its own part of the batch. Before each step, bring the gradients of all GPUs together. This is
-# data parallelism. Its price: in every step the gradients cross a link that is much slower than a GPU's memory. Here real processes send
-# the messages, and simulated H100s do the rest.
+# Give each GPU a copy of the model and its own part of the batch. Before each step, bring the gradients of all GPUs together. This is data
+# parallelism. Its price: in every step the gradients cross a link that is much slower than a GPU's memory. Real processes show what is
+# sent; simulated H100s, how long it takes.
 #
 # **Time** 60 min, 22 of them for two exercises; *Further*: 119 min, 55 of them for two more. **Before this** lessons 02 (autograd) and
 # 05 (overlap).
@@ -100,8 +100,9 @@ you.against(measured, experiments.records_table(records), evidence="live (CPU)")
 # ## 2 · What it takes: α and β
 #
 # A message over a link takes a fixed time **α**, and then **β** for each byte (1 ÷ bandwidth). NVLink 4, inside a node: {{nvlink_us:.1f}}
-# µs, and {{nvlink_gbs:.0f}} GB/s. InfiniBand NDR, between nodes: {{ndr_us:.1f}} µs, and {{ndr_gbs:.0f}} GB/s. (NCCL reckons with these α
-# for a step of its ring.) There are two ways to make an all-reduce of S bytes among n ranks:
+# µs, and {{nvlink_gbs:.0f}} GB/s. InfiniBand NDR, between nodes: {{ndr_us:.1f}} µs, and {{ndr_gbs:.0f}} GB/s. (NCCL's α of 2020 for a step
+# of its ring; [since 2.18](https://github.com/NVIDIA/nccl/blob/5067397c2676d5aed50042fc39e5c8ee96eb0027/src/graph/tuning.cc#L157-L171) 14
+# µs between nodes.) There are two ways to make an all-reduce of S bytes among n ranks:
 #
 # - **Ring.** Cut the tensor into n pieces. In each step, every rank sends one piece to its right neighbour and receives one from its
 #   left. After n − 1 steps, each piece is summed up on one rank. After n − 1 more, all ranks have all sums. Each rank sends 2(n − 1)
@@ -170,8 +171,8 @@ you.against(measured, experiments.ways_table(takes), evidence="arithmetic")
 # Write what the picture shows. Number the pieces 0 … n − 1, and the steps s = 0 … 2n − 3 (the picture counts from 1). In step s, rank r
 # sends piece (r − s) mod n and receives piece (r − s − 1) mod n.
 #
-# If ranks wait for ever, the test ends them, and says where each one waits. To see what they print, call
-# `ranks.run_ranks(ring_all_reduce, 3, torch.ones(6))` in a cell of your own.
+# If ranks wait for ever, the test ends them, and says where each one waits. To see what they print, call `ranks.run_ranks(ring_all_reduce,
+# 3, torch.ones(6))`.
 #
 # <details><summary>Hint 1</summary>Up to step n − 2 a rank adds what it receives. Then piece (r + 1) mod n is complete on rank r, and the
 # numbering goes on with just this piece. From now on a received piece replaces the old one.</details>
@@ -260,13 +261,13 @@ timelines = {name: (run.gpu, run.began_s) for name, run in runs.items()}
 plots.compared(timelines, title="One step on rank 0 of 64: kernels, all-reduces, exposed time")
 
 # %% [markdown]
-# DDP sends the same bytes in eight messages, and takes {{ddp_ms:.1f}} ms in place of {{lump_ms:.1f}}. Exposed (the lowest bar) are the
-# end of message 7 and all of message 8. The *last* all-reduce cannot hide: backward is over when it starts. The last blue pieces copy the
-# means back into the gradients. DDP's first one is longer, mainly because its all-reduces take part of the GPU from the kernels.
+# DDP sends the same bytes in eight messages, and takes {{ddp_ms:.1f}} ms in place of {{lump_ms:.1f}}. Exposed (the lowest bar) is most of
+# message 8: backward is over when it starts. The last blue piece copies its means back into the gradients; the others were copied beside
+# messages. DDP's long blue bar is longer: all-reduces take part of the GPU from the kernels, and DDP copies.
 #
-# How large should a bucket be? On fast links little depends on it (*Further* has sliders). Now a slow one: nodes of 8 GPUs joined by
-# Ethernet of 25 Gbit/s. A step of GPT-2 takes {{slow_alone_ms:.0f}} ms without sending, and makes {{slow_mb:.0f}} MB of gradients. Which
-# waits less, buckets of 1 MiB or all in one? How much longer is the step with DDP's default?
+# How large should a bucket be? On fast links little depends on it (*Further*). Now a slow one: nodes of 8 GPUs joined by Ethernet of 25
+# Gbit/s. A step of GPT-2 takes {{slow_alone_ms:.0f}} ms without sending, and makes {{slow_mb:.0f}} MB of gradients. Which waits less,
+# buckets of 1 MiB or all in one? How much longer is the step with DDP's default?
 
 # %% experiment
 you = lesson.predict(
@@ -388,7 +389,8 @@ check_choose_cap(steps, best=[best_of(*step) for step in steps])
 experiments.caps_table(choose_cap)
 
 # %% [markdown]
-# Among 16 ranks the best size gains a little. Among 64 it does not reach the default, whose small first bucket is on the link early.
+# Among 16 ranks the best size gains a little, among 64 next to nothing. (Yours is not quite the best there: the simulated all-reduce is no
+# straight line.)
 
 # %% [markdown]
 # ## 4 · What is left of n GPUs
@@ -408,8 +410,8 @@ DDP, slow = nn.parallel.DistributedDataParallel, experiments.one_slow(64)
 tried = [experiments.step_on(2, DDP), experiments.step_on(1024, DDP), experiments.uneven(1024), slow]
 left = [experiments.left(run) for run in tried]
 lesson.keep(left_2=left[0], left_1024=left[1], left_uneven=left[2], left_slow=left[3])
-lacks, copies, last, shared = experiments.points_of_2()
-lesson.keep(all_points=lacks, copy_points=copies, last_points=last, share_points=shared)
+lacks, copies, _, shared = experiments.points_of_2()
+lesson.keep(all_points=lacks, copy_points=copies, share_points=shared)
 lesson.keep(
     alone_ms=1e3 * experiments.alone().seconds, left_views=experiments.left(experiments.with_views(2))
 )
@@ -418,11 +420,10 @@ measured = dict(zip(you, map(experiments.share, left), strict=True))
 you.against(measured, experiments.efficiency_table(lump), picture, evidence="simulated (H100)")
 
 # %% [markdown]
-# **With two GPUs** {{left_2:.0%}} is left. Of the missing {{all_points:.0f}} points, DDP's copies take {{copy_points:.0f}} and the
-# exposed last all-reduce {{last_points:.0f}}. The other {{share_points:.0f}}: collectives are kernels, too, and take part of the GPU.
-# **So the second GPU costs more for copies than for the link.** With `gradient_as_bucket_view=True` nothing is copied out:
-# {{left_views:.0%}}. Beyond 8 GPUs the slower link between nodes is added. From 64 to 1,024 a GPU sends hardly a byte more, only more
-# messages: {{left_1024:.0%}}.
+# **With two GPUs** {{left_2:.0%}} is left. Of the missing {{all_points:.0f}} points, DDP's copies take {{copy_points:.0f}}. The other
+# {{share_points:.0f}}: collectives are kernels, too, and take part of the GPU. (The last all-reduce hides behind copies.) **So the second
+# GPU costs more for copies than for the link.** With `gradient_as_bucket_view=True` nothing is copied out: {{left_views:.0%}}. Beyond 8
+# GPUs the slower link between nodes is added. From 64 to 1,024 a GPU sends hardly a byte more, only more messages: {{left_1024:.0%}}.
 #
 # With uneven kernels all ranks wait in each all-reduce for the slowest one: {{left_uneven:.0%}}. One slow GPU makes all others slow:
 # {{left_slow:.0%}}. How do you find it? On the timeline of every *other* rank, such as this one, the collectives are long, because they
@@ -463,9 +464,9 @@ board
 #
 # A **comm hook** is a function of yours in place of DDP's all-reduce of a bucket. `allreduce_hook` does what DDP does.
 # [`noop_hook`](https://docs.pytorch.org/docs/stable/ddp_comm_hooks.html) sends nothing, so the difference between the two medians below
-# (without the optimizer) is the most that you can gain. Is it small? Leave the buckets alone. Is it large? Compare the bytes of gradients
-# with your link (section 2). Then accumulate with `no_sync` (fewer optimizer steps, larger batches), send 16 bits (both in *Further*), or
-# try other buckets, in this order. Do the ranks differ without sending? Look for the slow one first.
+# (without the optimizer) is the most that sending less can gain (copies: section 4). Is it small? Leave the buckets alone. Is it large?
+# Compare the bytes of gradients with your link (section 2). Then accumulate with `no_sync` (fewer optimizer steps, larger batches), send 16
+# bits (both in *Further*), or try other buckets, in this order. Do the ranks differ without sending? First look for the slow one.
 
 # %% experiment
 from helpers.own_script import toy
@@ -502,8 +503,8 @@ from helpers import ranks
 _ = ranks.run_ranks(compare, 2, model, loss_fn, loader, device)  # at home: see below
 
 # %% [markdown]
-# Sending takes most of the toy's step, and not for the bytes of its (16 + 1) · 32 + (32 + 1) · 4 = 676 gradients. It is α: gloo's calls,
-# and two processes that wait for each other.
+# Sending takes most of the toy's step, and not for the bytes of its (16 + 1) · 32 + (32 + 1) · 4 = 676 gradients. What is left is α (gloo's
+# calls) and waiting for the other process.
 #
 # At home, put `dist.init_process_group()` and `compare(model, loss_fn, loader, device)` in place of the last two lines. On GPUs, begin
 # the script with `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`. Else all ranks take the first GPU, and NCCL refuses. Then:
@@ -515,7 +516,7 @@ _ = ranks.run_ranks(compare, 2, model, loss_fn, loader, device)  # at home: see 
 # %% [markdown]
 # ## Sources on trial
 #
-# Two claims that matter here. Six more wait for lesson 18.
+# Two claims that matter here. Lesson 18 has six more.
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers.lessons.data_parallel import claims
@@ -529,7 +530,7 @@ lesson.verdicts(claims.on_trial(), evidence="live (CPU) · simulated (H100) · a
 # | rule of thumb | where it stops being true |
 # |---|---|
 # | An all-reduce by ring puts 2(n − 1)/n · S on each link, at most 2 S. | Small S or many ranks: messages count, and a tree is faster. |
-# | Hide sending behind backward. | The last bucket never hides; nor does what takes longer than the gradients take to come. |
+# | Hide sending behind backward. | The last bucket does not; nor does what takes longer than the gradients take to come. |
 # | Keep DDP's default buckets. | Another size may gain a little: measure. On a slow link, send less. |
 # | The mean of the ranks' gradients is that of the whole batch. | Unequal parts; losses that are no means over samples; BatchNorm. |
 # | n GPUs do n times the work. | DDP copies; everybody waits for the slowest rank, and for the slowest link. |
@@ -702,8 +703,9 @@ check_BucketedDDP(
 experiments.try_ddp(BucketedDDP)
 
 # %% [markdown]
-# If yours is a little faster than torch's: yours may copy the first sums out while the last are on their way, where torch copies all of
-# them at the end. With
+# Is yours much slower than torch's? torch waits for one bucket and copies its means out, before it waits for the next
+# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp), `finalize_backward`). So the
+# first are copied out while the last sums are on their way. With
 # [`gradient_as_bucket_view=True`](https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html) the
 # gradients are views of the buckets. This saves the copy out, and the memory of a second set of gradients. They are still copied in, as
 # long as `zero_grad` sets gradients to None, which is its default
@@ -808,17 +810,17 @@ you.against(dict(zip(you, answers, strict=True)), evidence="live (CPU)")
 
 # %% [markdown]
 # The mean came out as 40,000 and not as infinity. DDP divides each gradient by the number of ranks as it copies it into the bucket
-# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp),
-# `mark_variable_ready_dense`; torch's own comm hooks
-# [do so too](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py#L24-L27)). So a
-# sum of a thousand float16 gradients stays in range. Very small gradients may become zero instead.
+# ([reducer.cpp](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/distributed/c10d/reducer.cpp), `mark_variable_ready_dense`;
+# `allreduce_hook` and the 16-bit hooks [do so
+# too](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/algorithms/ddp_comm_hooks/default_hooks.py#L24-L27)). So a sum of a
+# thousand float16 gradients stays in range. Very small gradients may become zero instead.
 #
-# At the beginning of each forward pass DDP broadcasts the buffers of rank 0
+# At the beginning of a forward pass (but not of one that follows a pass under `no_sync` or `no_grad`) DDP broadcasts the buffers of rank 0
 # ([`forward_sync_buffers`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L793-L800), which torch 2.13
-# puts in the place of `broadcast_buffers`). One message carries the float32 numbers, one the whole-number count of batches. But a
-# training step normalises by the mean and variance of a rank's own part of the batch.
-# [`nn.SyncBatchNorm.convert_sync_batchnorm(model)`](https://docs.pytorch.org/docs/stable/generated/torch.nn.SyncBatchNorm.html) takes
-# those of the whole batch. It needs GPUs. Its price is one collective more in the forward and one in the backward pass of each such layer
+# puts in the place of `broadcast_buffers`). One message carries the float32 numbers, one the whole-number count of batches. But a training
+# step normalises by the mean and variance of a rank's own part of the batch.
+# [`nn.SyncBatchNorm.convert_sync_batchnorm(model)`](https://docs.pytorch.org/docs/stable/generated/torch.nn.SyncBatchNorm.html) takes those
+# of the whole batch. It needs GPUs. Its price is one collective more in the forward and one in the backward pass of each such layer
 # ([source](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/modules/_functions.py#L59-L205)).
 #
 # ### Who is joined to whom
@@ -867,16 +869,17 @@ doing = ("scatter", "replicate", "parallel_apply", "gather")
 forward = inspect.getsource(nn.DataParallel.forward).splitlines()
 print("\n".join(line.strip() for line in forward if any(f"self.{name}(" in line for name in doing)))
 lesson.keep(star_of_2=1e3 * experiments.copying(2, "star"), star_of_8=1e3 * experiments.copying(8, "star"))
+lesson.keep(gpt2_mb=4 * experiments.GPT2 / 1e6, pcie_gbs=ranks.LINKS[experiments.PCIE].bytes_per_s / 1e9)
 lesson.keep(ring_of_2=experiments.copying(2, "ring") / experiments.summing(2))
 lesson.keep(ring_of_8=experiments.copying(8, "ring") / experiments.summing(8))
 
 # %% [markdown]
 # `replicate` sends the whole model to every other GPU, each step anew, and backward sends all gradients to the first GPU. Copy by copy,
-# everything passes through the one link of the first GPU, and the time grows with the number of GPUs: for GPT-2 over PCIe from
-# {{star_of_2:.0f}} ms (2 GPUs) to {{star_of_8:.0f}} ms (8 GPUs). NCCL
+# everything passes through the one link of the first GPU, and the time grows with the number of GPUs: for GPT-2 in float32 ({{gpt2_mb:.0f}}
+# MB) over PCIe 4.0 x16 ({{pcie_gbs:.0f}} GB/s) from {{star_of_2:.0f}} ms (2 GPUs) to {{star_of_8:.0f}} ms (8 GPUs). NCCL
 # ([`torch.nn.parallel.comm`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L106-L118) uses it) can send in a
-# ring. Then the time does not grow with the GPUs: it is {{ring_of_2:.1f}} times (2 GPUs) to {{ring_of_8:.1f}} times (8 GPUs) that of DDP's all-reduce.
-# None of it hides behind backward.
+# ring. Then the time does not grow with the GPUs: it is {{ring_of_2:.1f}} times (2 GPUs) to {{ring_of_8:.1f}} times (8 GPUs) that of DDP's
+# all-reduce. None of it hides behind backward.
 #
 # ### Send less often, and less
 #
@@ -926,7 +929,8 @@ for question in you:
 you.against(measured, experiments.bits_table(), evidence="arithmetic", what="faster")
 
 # %% [markdown]
-# Compression saves bytes, not messages. 16 bits need no message more. An int8 scale and factors do, and make small tensors slower.
+# Compression saves bytes, not messages. 16 bits need no message more. Places, factors and an int8 scale do: the scale makes small tensors
+# slower.
 #
 # Now the price in exactness. On an int8 grid a gradient of 0.3 steps is rounded to 0. **Error feedback**
 # ([Karimireddy and others, 2019](https://arxiv.org/abs/1901.09847)) keeps what was rounded off and adds it to the *next* gradient. The
@@ -953,8 +957,8 @@ you.against({"without feedback": without, "with feedback": fed}, evidence="arith
 # may use −(127 // n) … 127 // n: up to ±15 with 8 ranks, ±1 with 64, and nothing but 0 with more than 127. This hook is for one node.
 #
 # By default DDP forms its buckets **anew** after the first backward, in the order in which gradients came (the broadcasts of step 2, in
-# section 1). With `static_graph=True` it does so a step later, and with `find_unused_parameters=True` never.
-# So `bucket.index()` does not tell where to keep a rest; a parameter does.
+# section 1). With `static_graph=True` it does so a step later, and with `find_unused_parameters=True` alone never. So `bucket.index()` does
+# not tell where to keep a rest; a parameter does.
 #
 # <details><summary>Hint 1</summary><code>bucket.buffer()</code> is the flat tensor, <code>bucket.gradients()</code> its views, one for each of
 # <code>bucket.parameters()</code>. Add each parameter's rest to its view, then quantize the whole buffer. Keep a <em>copy</em> of
@@ -1077,7 +1081,8 @@ experiments.accelerate_table()
 
 # %% [markdown]
 # **A checklist for your own code**
-# - [ ] Does every rank use every parameter? If not, torch's DDP must be told: `find_unused_parameters=True`.
+# - [ ] Does every rank use every parameter? If not, torch's DDP must be told: `find_unused_parameters=True`, or `static_graph=True` if it
+#   is always the same ones.
 # - [ ] Do you accumulate? Then forward *and* backward of all but the last part go under
 #   [`no_sync`](https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L1659-L1680), and each loss is divided by
 #   the number of parts.

@@ -3,10 +3,10 @@
 #
 # ## How does a model larger than the GPU train?
 #
-# With lesson 14's data parallelism (*DDP*), every rank holds the whole model, all of its gradients and all of the optimizer's
-# state. The eighth GPU is as full as the first one. **Fully sharded data parallelism**, *FSDP*, cuts all of it up, and each rank keeps
-# one part. What a rank lacks, the others send when it is needed. So a model fits that no single GPU could hold. You count what each
-# rank stores and sends, and you find out where FSDP stops paying.
+# With lesson 14's data parallelism (*DDP*), every rank holds the whole model, all of its gradients and all of the optimizer's state. The
+# eighth GPU is as full as the first one. **Fully sharded data parallelism**, *FSDP*, cuts all of it up, and each rank keeps one part. What
+# a rank lacks, the others send when it is needed. So a model fits that no single GPU could hold. You count what each rank stores and sends,
+# and find out where FSDP stops paying.
 #
 # **Time** 60 min, 23 of them for two exercises; *Further*: 63 min. **Before this** lessons 09 (what training stores) and 14
 # (collectives, the α–β model, overlap).
@@ -150,10 +150,10 @@ picture = experiments.whole_map({way: runs[way] for way in WAYS})
 you.against(measured, picture, experiments.ways_table(runs), evidence="live (CPU)")
 
 # %% [markdown]
-# - **One call for all**: all layers are whole at once. The one reduce-scatter waits for the last gradient, so it can hide behind
-#   nothing. At that moment all weights and all gradients are whole: at the peak only the optimizer's state is saved.
-# - **A call per layer**: one layer is whole at a time. With copies, buffers and gradients, memory holds about {{least_blocks}} layers'
-#   bytes (*Further* counts them). A rank sends half as much again as with DDP.
+# - **One call for all**: all layers are whole at once. The one reduce-scatter waits for the last gradient, so it can hide behind nothing.
+#   Then all weights and gradients are whole: at the peak little but the optimizer's state is saved.
+# - **A call per layer**: one layer is whole at a time. With copies, buffers and gradients, on many ranks memory holds about
+#   {{least_blocks}} layers' bytes (*Further* counts them). A rank sends half as much again as with DDP.
 # - **Kept**: as few bytes as DDP, but all layers are whole when backward begins.
 
 # %% [markdown]
@@ -235,8 +235,8 @@ check_sharded_linear(seed=3, n=2, sizes=[64, 96, 80, 96, 64, 80], rows=5, odd=Tr
 # %% [markdown]
 # ## 3 · Bytes on 8 and on 1,024 ranks
 #
-# What a rank sends hardly depends on n: three times (n − 1)/n of the weights. Is this so for small layers too? The 64 rows of a layer
-# of 64 × 64 are cut into 8, 64 or 1,024 shards. **How many times the layer's own bytes is the message that gathers it?**
+# From 8 ranks on, a rank sends hardly more: three times (n − 1)/n of the weights. For small layers too? The 64 rows of a layer of 64 × 64
+# are cut into 8, 64 or 1,024 shards. **How many times the layer's own bytes is the message that gathers it?**
 
 # %% experiment
 you = lesson.predict(
@@ -491,7 +491,7 @@ lesson.verdicts(
 # |---|---|
 # | ZeRO-1 costs nothing: the same bytes, a fraction of the optimizer's state. | Few parameters: two messages in place of one. |
 # | ZeRO-3 sends half as much again as DDP. | Weights kept: as much. Fewer rows than ranks: far more. |
-# | Wrap block by block. At the peak, one call for all saves only the optimizer's state. | Small blocks on many nodes: several to a call. |
+# | Wrap block by block. At the peak, one call for all saves little but the optimizer's state. | Small blocks on many nodes: several to a call. |
 # | Gathering hides behind computing. | Small layers on many nodes: HSDP, more tokens, larger units. |
 # | Sharding cuts what is stored for each parameter. | Activations: checkpoint (lesson 09), or cut the sequence (lesson 16). |
 #
@@ -666,14 +666,15 @@ experiments.tokens_table(WRAPS)
 # - **A slow rank**: at every layer the others wait for it (pale). Where all ranks wait for the network anyway, it costs nothing more.
 # - **Two ahead** gains nothing on 1,024 ranks: the link is never idle.
 # - **Larger units** make fewer messages, and more layers are whole at once. With all layers in one call, everybody waits for the whole
-#   message before forward and after backward. On 1,024 ranks it is still the faster way.
+#   message before forward and after backward. On 1,024 ranks it is still faster than a call per layer.
 # - **Kept**: no gathers in backward. On 8 and 64 ranks that is as fast as DDP.
 # - **Four times the tokens**: the products are longer and hide more of the messages. A call per layer comes close to DDP.
 #
-# **What NCCL has besides rings.** In NCCL 2.30 ([its source](https://github.com/NVIDIA/nccl/blob/5067397c2676d5aed50042fc39e5c8ee96eb0027/src/graph/tuning.cc),
-# June 2026) gathers and reduce-scatters have three more ways. In *NVLS* the node's switch does the work. Between nodes, NVLS and
-# *CollNet* need switches that can do this too (SHARP). [PAT](https://arxiv.org/abs/2506.20252) needs few steps; by default it is used only with one
-# GPU a node.
+# **What NCCL has besides rings.** In NCCL 2.30 ([its
+# tuning.cc](https://github.com/NVIDIA/nccl/blob/5067397c2676d5aed50042fc39e5c8ee96eb0027/src/graph/tuning.cc), June 2026) gathers and
+# reduce-scatters have three more ways. (Its sym_kernels.cc adds others.) In *NVLS* the node's switch does the work. Between nodes, NVLS and
+# *CollNet* need switches that can do this too (SHARP). [PAT](https://arxiv.org/abs/2506.20252) needs few steps; by default it is used only
+# with one GPU a node.
 #
 # The older class `FullyShardedDataParallel` has names for these ways
 # ([`ShardingStrategy`](https://docs.pytorch.org/docs/stable/fsdp.html)): `FULL_SHARD` lets go after forward, `SHARD_GRAD_OP` keeps,
@@ -746,7 +747,7 @@ you.against(dict(zip(you, answers, strict=True)), experiments.formats_table(poli
 #
 # ### Which blocks to keep
 #
-# To keep a block's weights after forward saves one gather. It costs memory. If only some blocks can be kept: which ones? This is what
+# To keep a block's weights after forward saves one gather. It may cost memory. If only some blocks can be kept: which ones? This is what
 # `fully_shard` of torch 2.13 has in memory at block i, beyond the shards. The blocks before and after it are b₋₁ and b₊₁:
 #
 # - **forward**: all blocks *kept before i*; block i twice, as the gather delivers it and as weights copied out of that; and the
@@ -783,9 +784,9 @@ lesson.keep(least_blocks=round(none.peak / none.blocks[0]), most_blocks=round(ev
 you.against(dict(zip(you, answers, strict=True)), experiments.plans_table(), evidence="simulated (H100)")
 
 # %% [markdown]
-# One might guess "what is kept, and one block more". That is far too low: with nothing kept, {{least_blocks}} blocks are in memory at
-# the worst moment, and with all six kept, {{most_blocks}}. And the order counts. A block that is kept early stays in memory while
-# all later blocks run. The last block costs nothing to keep. Where the worst moment is elsewhere, keeping is free: the table's last
+# One might guess "what is kept, and one block more". That is too low: at the worst moment {{least_blocks}} blocks are in memory in place of
+# 1 with nothing kept, and {{most_blocks}} in place of 7 with all six. And the order counts. A block that is kept early stays in memory
+# while all later blocks run. The last block costs nothing to keep. Where the worst moment is elsewhere, keeping is free: the table's last
 # row keeps all but the largest block and needs no more memory than keeping none. A claim on trial says less:
 
 # %% experiment
@@ -921,6 +922,6 @@ finally:
 # - [ ] Are gradients added up in float32?
 # - [ ] Was the optimizer made *after* `fully_shard`?
 # - [ ] Can the checkpoint be loaded on another number of ranks?
-# - [ ] Does it still not fit? `CPUOffloadPolicy()` keeps shards, gradients and the optimizer's state in the host's memory. In each step
-#   a rank's shard then goes to its GPU twice, and the gradient's shard comes back, in float32 over PCIe. With more ranks the shards
-#   are smaller: offloading is cheap where it is hardly needed.
+# - [ ] Does it still not fit? `CPUOffloadPolicy()` keeps shards, gradients and the optimizer's state in the host's memory. A rank's shard
+#   then goes to its GPU at each gather (twice a step, if let go of), and the gradient's shard comes back, in float32 over PCIe. With more
+#   ranks the shards are smaller: offloading is cheap where it is hardly needed.

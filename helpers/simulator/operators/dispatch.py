@@ -121,7 +121,7 @@ class Dispatch(Mode):
             return out
         if traffic is not None:
             if traffic.reducing:
-                traffic.reduced()
+                traffic.reduced(args)
             if func is _COPY and (same := traffic.comes_back(args)) is not None:
                 out = self._in_its_stream(func, args, kwargs)
                 with Unseen():

@@ -89,8 +89,8 @@ def _ddp(traffic: Traffic) -> ExitStack:
         @functools.wraps(hook)
         def told(state: Any, bucket: Any) -> Any:
             future = hook(state, bucket)
-            if isinstance(future, SentFuture) and (done := traffic.when(future)) is not None:
-                traffic.reducing.append(done)
+            if isinstance(future, SentFuture):
+                traffic.reduces(future)
             return future
 
         return plain(module, state, told)

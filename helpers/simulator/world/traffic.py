@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -41,11 +42,14 @@ class Traffic:
     def __init__(self, machine: Machine, world: World) -> None:
         self.machine, self.world = machine, world
         self.calls: list[Collective] = []
-        self.reducing: list[Mark] = []  # what DDP's reducer waits for, in C++ and out of our sight
+        # What DDP's reducer waits for, in C++ and out of our sight: for each bucket, and which storages then have its sums.
+        self.reducing: list[tuple[Mark, set[int]]] = []
+        self._reduced: set[int] = set()  # the storages of those buckets that it has waited for
         self._lanes: dict[Any, Lane] = {}
         self._open: dict[int, _Call] = {}  # id of a Sent → what it stands for
         self._holding: list[_Call] = []  # those of them that the host has not outlived
-        self._futures: dict[int, tuple[SentFuture, Mark | None]] = {}  # id of one → when it is there
+        # When they are there. Weak: a future holds its value, as a bucket of DDP's, and is its holders' to let go of.
+        self._futures: weakref.WeakKeyDictionary[SentFuture, Mark | None] = weakref.WeakKeyDictionary()
         # Storage of a functional collective's result → when it is there, and what is kept until somebody has waited.
         self._results: dict[int, tuple[Mark, list[torch.Tensor]]] = {}
 
@@ -145,12 +149,28 @@ class Traffic:
         self._holding.append(call)
         return sent
 
-    def reduced(self) -> None:
-        """An operator runs: if backward is over, DDP's reducer has waited for its buckets."""
-        if private_torch.current_autograd_node() is None:
-            marks, self.reducing = self.reducing, []
-            for done in marks:
-                self.waits(done)
+    def reduces(self, future: SentFuture) -> None:
+        """DDP's reducer has that future of a bucket, and will wait for it without telling."""
+        if (done := self.when(future)) is not None:
+            self.reducing.append((done, _storages(future.value())))
+
+    def reduced(self, args: Any) -> None:
+        """An operator runs: if backward is over, DDP's reducer has waited for what it takes.
+
+        reducer.cpp, finalize_backward: for each bucket it waits for the sums, and copies them out at once, while
+        others may be under way. Whatever takes no bucket runs behind all of that."""
+        if private_torch.current_autograd_node() is not None:
+            return
+        taken = _storages(args)
+        if taken & self._reduced:
+            return
+        here = (n for n, (_, bucket) in enumerate(self.reducing, 1) if taken & bucket)
+        for _ in range(next(here, len(self.reducing))):
+            done, bucket = self.reducing.pop(0)
+            self._reduced |= bucket
+            self.waits(done)
+        if not self.reducing:
+            self._reduced.clear()
 
     def comes_back(self, args: Any) -> torch.Tensor | None:
         """A copy of integers: what they are, if they went to the device before and come back now. DDP's reducer plans
@@ -199,19 +219,18 @@ class Traffic:
         """sent.get_future(). waited: whoever has it waits for it without telling: DDP's reducer, in C++."""
         call, done = self._open.get(id(sent)), self.done(sent)
         future = self._made(done, call.tensors if call is not None and done is not None else [])
-        if waited and done is not None:
-            self.reducing.append(done)
+        if waited:
+            self.reduces(future)
         return future
 
     def _made(self, done: Mark | None, value: Any) -> SentFuture:
         future = SentFuture(self)
         future.set_result(value)
-        self._futures[id(future)] = future, done
+        self._futures[future] = done
         return future
 
     def when(self, future: SentFuture) -> Mark | None:
-        known = self._futures.get(id(future))
-        return known[1] if known is not None and known[0] is future else None
+        return self._futures.get(future)
 
     def then(self, future: SentFuture, callback: Any) -> SentFuture:
         """Run it on a stream of its own, behind what the future stands for."""
@@ -243,6 +262,8 @@ class Traffic:
         self._open.clear()
         self._holding.clear()
         self._futures.clear()
+        self.reducing.clear()
+        self._reduced.clear()
 
 
 class Sent(dist.Work):
@@ -299,6 +320,10 @@ class SentFuture(torch.futures.Future):  # type: ignore[type-arg]
     def then(self, callback: Any) -> SentFuture:  # type: ignore[override]
         """Run callback(self) on a stream of its own that waits for the device's part; a future of what it returns."""
         return self._traffic.then(self, callback)
+
+
+def _storages(thing: Any) -> set[int]:
+    return {t.untyped_storage()._cdata for t in tensors(thing) if t.layout is torch.strided}
 
 
 def _unboxed(thing: Any) -> Any:
