@@ -71,8 +71,8 @@ lesson.keep(token_7b=1e3 * costs["7B", 1].seconds, rate_7b=riddle.rate, smaller=
 lesson.keep(sooner=riddle.sooner, gpt2_launches=eager["GPT-2"].launches, floor_us=experiments.least_us())
 lesson.keep(a_launch=1e6 * eager["GPT-2"].seconds / eager["GPT-2"].launches, balance=experiments.balance())
 large = experiments.recorded_large()
-lesson.keep(seen_at_once=large["at_once"], seen_sooner=large["sooner"], seen_launch_us=large["launch_us"])
-lesson.keep(seen_without=large["none_ms"], seen_static=large["static_ms"])
+lesson.keep(seen_at_once=large["at_once"], seen_sooner=large["sooner"])
+lesson.keep(seen_without=large["none_ms"], seen_static=large["static_ms"], seen_7b=large["graph_ms"])
 lesson.keep(worst_read=1e3 * costs["7B", 1].seconds / reading)
 lesson.keep(best_read=1 / experiments.PUBLISHED["bf16"] / experiments.reading_s("7B", "A100"))
 lesson.keep(gib_7b=on_card.weights("7B") / 2**30, cache_7b=on_card.cache_bytes("7B", 1024) / 2**20)
@@ -87,7 +87,7 @@ lesson.keep(gib_7b=on_card.weights("7B") / 2**30, cache_7b=on_card.cache_bytes("
 #
 # So a step has **four limits**:
 #
-# 1. launches: {{a_launch:.0f}} µs of the CPU each. A graph removes them.
+# 1. launches: {{a_launch:.0f}} µs of the CPU each (simulated). A graph removes them.
 # 2. the least time of each kernel. Fewer kernels help (lesson 11).
 # 3. bytes. Fewer bits a weight help.
 # 4. arithmetic. n tokens use a weight of 2 bytes in 2n operations: n operations a byte. An H100 can do {{balance:.0f}} (989 TFLOP/s ÷ 3.35 TB/s).
@@ -156,19 +156,17 @@ lesson.keep(
 )
 lesson.keep(masking=launches["static"] - launches["growing"] - 2)
 lesson.keep(without_7b=1e3 * on_card.cost("7B", way="no cache").seconds)
-quick_us, slow_us = experiments.recorded_launch_us(by_way)
+quick_us, slow_us = experiments.recorded_launches()
 seen_gains = experiments.recorded_by_cache()
-lesson.keep(
-    quick_us=quick_us, slow_us=slow_us, seen_cache_1=seen_gains["us", 1], seen_cache_64=seen_gains["us", 64]
-)
-lesson.keep(seen_graph_1=seen_gains["graph_us", 1])
+lesson.keep(quick_us=quick_us, slow_us=slow_us, seen_graph_1=seen_gains["graph_us", 1])
+lesson.keep(seen_cache_1=seen_gains["us", 1], seen_cache_64=seen_gains["us", 64])
 
 # %% [markdown]
 # - **One sequence.** GPT-2 loses (recorded: {{seen_cache_1:.1f}} ×): launches are the limit, and without a cache there are fewer. The 7B model's {{without_7b:.0f}} ms become
-#   {{token_7b:.0f}} ms (simulated; recorded: {{seen_without:.0f}} become {{seen_static:.0f}}).
+#   {{token_7b:.0f}} ms (simulated; recorded: {{seen_without:.0f}} become {{seen_static:.0f}}, as a graph {{seen_7b:.0f}}).
 # - **64 sequences.** Without a cache all is computed again (recorded: {{seen_cache_64:.1f}} ×). The growing cache reads and writes {{cat_gib:.1f}} GiB for one more place.
 # - **Launches.** {{masking}} of the static cache's turn its mask of bools into the numbers that SDPA adds to the scores, anew in each layer.
-# - **Recorded.** With a static cache 64 sequences took half as long as one; why is not known. Ratios of recorded eager steps are rough: trust the graph's times.
+# - **Recorded.** The CPU's pace changed: one `x + y`, timed beside each row, took {{quick_us:.0f}} to {{slow_us:.0f}} µs. So ratios of recorded eager steps are rough: trust the graph's times.
 #
 # A CUDA graph has one shape, and finds its data at the same addresses each time. With a static cache one graph is replayed for all tokens, and wins in both halves of the table: **this is what
 # the static cache is for.** (`torch.compile` can make one code for all shapes of a growing cache, but a CUDA graph is recorded anew for each.)
@@ -308,7 +306,7 @@ with simulate("H100") as gpu, torch.no_grad():  # torch.cuda has the same names
         for loop in (asks, stays)
     }
 said, wait_s, graph_gain = experiments.asking(loops)
-you.against(said, experiments.loops(loops, by_way), evidence="simulated (H100) · arithmetic")
+you.against(said, experiments.loops(loops), evidence="simulated (H100) · arithmetic")
 
 # %% experiment tags=["fold"]
 lesson.keep(graph_gain=graph_gain, mask_share=experiments.gain_of_the_mask())
@@ -316,15 +314,19 @@ lesson.keep(wait_long=wait_s["eager"] / loops["stays, eager"].seconds)
 lesson.keep(wait_short=wait_s["graph"] / loops["stays, graph"].seconds)
 gains = experiments.recorded_gains()
 lesson.keep(real_one=gains["GPT-2", 1], real_64=gains["GPT-2", 64], real_7b=gains["7B", 1])
+seen_us, _ = experiments.recorded_asking()
+never_us = seen_us["graph", 0]
 lesson.keep(
-    step_launches=on_card.cost(way=on_card.ONCE).launches, seen_graph_ms=1e3 * experiments.recorded_graph_s()
+    ask_us=seen_us["graph", 1] - never_us, ask_16_us=seen_us["graph", 16] - never_us, never_us=never_us
 )
-lesson.keep(slow_asking=3 * 50e-6 / experiments.recorded_graph_s())
+lesson.keep(
+    ask_share=seen_us["graph", 1] / never_us - 1, step_launches=on_card.cost(way=on_card.ONCE).launches
+)
 
 # %% [markdown]
-# Asking adds {{wait_long:.0%}} to an eager token, and {{wait_short:.0%}} to a graph's. The next token needs this one, so only the way to the CPU and back is lost.
-# **The famous advice, no `.item()` in the loop, buys a few percent where a launch takes {{a_launch:.0f}} µs (simulated).** After a wait the card has nothing to do until the CPU has launched three things: the copy, `place += 1` and
-# the replay. At 50 µs each (recorded: {{quick_us:.0f}} to {{slow_us:.0f}} µs in GPT-2's eager steps, at most {{seen_launch_us:.0f}} in the 7B model's) they are {{slow_asking:.0%}} of the recorded graph's {{seen_graph_ms:.2f}} ms. And a server does more between two steps: in vLLM scheduling took
+# Asking adds {{wait_long:.0%}} to an eager token, and {{wait_short:.0%}} to a graph's (simulated). The next token needs this one, so only the way to the CPU and back is lost:
+# after a wait the card has nothing to do until the CPU has launched the copy, `place += 1` and the replay. Recorded, reading the token adds {{ask_us:.0f}} µs to a graph's {{never_us:.0f}} ({{ask_share:.0%}}), and
+# {{ask_16_us:.0f}} µs if it is read after every 16 steps. **The famous advice, no `.item()` in the loop, buys a few percent.** But a server does more between two steps: in vLLM scheduling took
 # [29% of the time](https://blog.vllm.ai/2024/09/05/perf-update.html) (2024, before a rewrite; Llama 3 8B, one H100).
 #
 # **The graph makes GPT-2's token {{graph_gain:.1f}} times as fast** (simulated). On the recorded H100, with a slower CPU, a step gets roughly {{real_one:.0f}} times as fast
@@ -566,7 +568,7 @@ lesson.verdicts(trials[:1], evidence="simulated (A100) · arithmetic")
 # | More sequences in a batch cost little. | Once their caches are a noticeable part of the bytes. |
 # | A static cache copies only what is new, and has one shape. | It reads empty places too. With one sequence, a small model in eager steps gains nothing. |
 # | Make a step one graph, and its mask once. | Large models on a quick CPU: their kernels take longer than the launches. |
-# | Not asking for each token buys a few percent where a launch takes {{a_launch:.0f}} µs. | A slow CPU, or one that works on the answer before the next step. |
+# | Not asking for each token buys a few percent. | A CPU that works on the answer before the next step. |
 # | Let the next request in when one ends. | Requests of equal length gain nothing. |
 #
 # **Read on**: Team PyTorch, [GPT, Fast](https://pytorch.org/blog/accelerating-generative-ai-2/) (2023), and [its

@@ -253,6 +253,24 @@ class Head(NamedTuple):
     padded_ms: float
 
 
+def launches_of_adamw_in_a_loop(name: str) -> int:
+    """Launches of one step of AdamW(foreach=False) on all parameters of the model "bert" or "gpt2"."""
+    import torch
+
+    from helpers.lessons.capstone.reference_repair.models import TASKS, Net, Way
+
+    with simulate("H100") as gpu:
+        with torch.device(gpu.device):
+            parameters = list(Net(TASKS[name], Way()).parameters())
+        for p in parameters:
+            p.grad = torch.empty_like(p)
+        adamw = torch.optim.AdamW(parameters, foreach=False)
+        adamw.step()  # makes its state
+        before = len(gpu.kernels)
+        adamw.step()
+        return len(gpu.kernels) - before
+
+
 def product_with_the_vocabulary() -> Head:
     from helpers.calibration import fit, measured
     from helpers.simulator.cost import roofline

@@ -99,14 +99,9 @@ def by_sequences(costs: Mapping[int, Cost]) -> Table:
     return table(rows, columns, evidence=f"{ON_H100} · {evidence}")
 
 
-def recorded_launch_us(costs: Mapping[tuple[str, int], Cost]) -> tuple[float, float]:
-    """The least and the most that the recorded CPU took for a launch, in the eager rows that wait for it.
-
-    costs: (way, sequences) → what the lesson shows beside them; its launches are counted.
-    """
-    real, _ = _recorded("20/caches")
-    waiting = [("no cache", 1), *((way, batch) for way in ("growing", "static") for batch in (1, 64))]
-    each = [real[way, n, 1]["us"] / costs[way, n].launches for way, n in waiting]
+def recorded_launches() -> tuple[float, float]:
+    """Microseconds that one `x + y` took beside the recorded rows: the least and the most."""
+    each = [row["launch_us"] for row in _recorded("20/caches")[0].values()]
     return min(each), max(each)
 
 
@@ -120,15 +115,8 @@ def recorded_by_cache() -> dict[tuple[str, int], float]:
     }
 
 
-def recorded_eager_steps(costs: Mapping[tuple[str, int], Cost]) -> tuple[float, float]:
-    """The least and the most times that a recorded eager step of one sequence took as long as the simulated one, by cache."""
-    real, _ = _recorded("20/caches")
-    times = [real[way, n, 1]["us"] / 1e6 / cost.seconds for (way, n), cost in costs.items() if n == 1]
-    return min(times), max(times)
-
-
 def recorded_large() -> dict[str, float]:
-    """Of the 7B model's recorded steps, one sequence: ms of eager ones without and with a cache, µs a launch, how much longer 64
+    """Of the 7B model's recorded steps, one sequence: ms without a cache, and with one eager and as a graph; how much longer 64
     tokens take than one, and how many times as long its graph takes as GPT-2's.
     """
     real, _ = _recorded("20/large")
@@ -136,7 +124,7 @@ def recorded_large() -> dict[str, float]:
     return {
         "none_ms": none["us"] / 1e3,
         "static_ms": one["us"] / 1e3,
-        "launch_us": one["us"] / on_card.cost("7B").launches,
+        "graph_ms": one["graph_us"] / 1e3,
         "at_once": many["graph_us"] / one["graph_us"] - 1,
         "sooner": one["graph_us"] / 1e6 / recorded_graph_s(),
     }
@@ -145,6 +133,13 @@ def recorded_large() -> dict[str, float]:
 def recorded_graph_s() -> float:
     """Seconds of GPT-2's recorded graph, one sequence."""
     return float(_recorded("20/caches")[0]["static", 1, 1]["graph_us"]) / 1e6
+
+
+def recorded_asking() -> tuple[dict[tuple[str, int], float], str]:
+    """("eager" or "graph", the token is read after so many steps; 0: never) → recorded microseconds a token; and the evidence."""
+    recording = recordings.show("20/asking", prefer="recorded")
+    rows = {(row["steps"], row["read_every"]): float(row["us"]) for row in recording.table or ()}
+    return rows, recording.evidence
 
 
 def recorded_gains() -> dict[tuple[str, int], float]:
@@ -217,19 +212,24 @@ def asking(costs: Mapping[str, Cost]) -> tuple[dict[str, str], dict[str, float],
     return said, wait_s, gain
 
 
-def loops(costs: Mapping[str, Cost], by_way: Mapping[tuple[str, int], Cost]) -> Table:
-    """A row a loop, a token each; by_way: section 2's eager steps, beside which recorded ones stand."""
+def loops(costs: Mapping[str, Cost]) -> Table:
+    """A row a loop, a token each, simulated and recorded."""
+    real, evidence = recorded_asking()
+    seen = {
+        f"{loop}, {how}": real[how, n]
+        for how in ("eager", "graph")
+        for loop, n in (("asks", 1), ("stays", 0))
+    }
     rows = [
-        (name, f"{c.launches}", f"{c.syncs}", _ms(c.busy_s), _ms(c.seconds), f"{1 / c.seconds:,.0f}")
+        (name, f"{c.launches}", f"{c.syncs}", _ms(c.busy_s), _ms(c.seconds), _seen(seen[name]), f"{1 / c.seconds:,.0f}")
         for name, c in costs.items()
-    ]
-    columns = ["loop", "launches a token", "waits", "kernels", "a token", "tokens a second"]
-    least, most = recorded_eager_steps(by_way)
+    ]  # fmt: skip
+    columns = ["loop", "launches a token", "waits", "kernels", "a token", "recorded", "tokens a second"]
     caption = (
-        f"graphs: whole steps are off by up to {steps_off_by():.0%}; eager: section 2's recorded steps take {least:.0f} to {most:.0f} "
-        "times as long as simulated ones"
+        f"simulated graphs: whole steps are off by up to {steps_off_by():.0%}; recorded: asks reads the token, and does not send it back; each "
+        "layer turns its mask into numbers"
     )
-    return table(rows, columns, evidence=f"{ON_H100} · {_recorded('20/caches')[1]}", caption=caption)
+    return table(rows, columns, evidence=f"{ON_H100} · {evidence}", caption=caption)
 
 
 def together(StaticCache: Callable[..., Any], generate: Callable[..., Any]) -> Table | str:

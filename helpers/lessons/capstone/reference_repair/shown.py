@@ -94,9 +94,7 @@ def table(name: str) -> tables.Table:
         for r, s in zip(rungs, simulated(name), strict=True)
     ]  # fmt: skip
     columns = ["a step", "time", "times as fast", "peak memory", "of the plain", "simulated: time", "memory"]
-    caption = (
-        f"{task.what}, {task.batch} × {task.context} tokens; simulated: Inductor's plan, see inductor.py"
-    )
+    caption = f"{task.what}, {task.batch} × {task.context} tokens; simulated: Inductor's plan for a CPU, see inductor.py"
     return tables.table(rows, columns, evidence=f"{where} · {SIMULATED}", caption=caption)
 
 
