@@ -36,7 +36,7 @@ CARD = "H100"
 SIMULATED = f"simulated ({CARD})"
 #: the size at which steps are counted on the simulated GPU; losses are compared at smaller ones (:class:`Run`)
 LARGE = MappingProxyType({"side": 64, "width": 256, "heads": 8, "layers": 2, "batch": 64, "parts": 2})
-#: a size at which kernels outweigh all else of a step
+#: a size with wider products, of which 16 bits buy more; half the batch
 LARGER = MappingProxyType({**LARGE, "side": 128, "width": 1024, "batch": 32})
 PICTURES, CORES, RANKS = 128, 16, 2
 #: steps before the counting, and counted ones: one reading, two validations and one checkpoint in them
