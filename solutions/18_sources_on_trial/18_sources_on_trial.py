@@ -3,12 +3,11 @@
 #
 # ## What of all this is true?
 #
-# The other lessons put claims to the test, a few in each. Here they come together. What holds, what holds under a
-# condition, what is wrong? The answers will age, and other texts will come. So the second half is about the method: how
-# you try a claim yourself.
+# The other lessons put claims to the test, a few in each. Here they come together. Answers age. So the second half is
+# about the method: how you try a claim yourself.
 #
 # **Time** 60 min, 22 of them for two exercises; *Further*: 29 min, with one more. **Before this** lessons 00 and 02:
-# pairs and intervals, counters. The other lessons help. Each claim says where it was tried.
+# pairs and intervals, counters.
 #
 # **Afterwards you can**
 # - say what a claim leaves out, and what would have to be measured;
@@ -52,9 +51,10 @@ lesson.start(
 # - **refuted**: it was so in none;
 # - **untested**: nothing was run or cited here that could decide it; the verdict says what a trial would take.
 #
-# Here are six claims that are tried here, some of them in a lesson too. Two are from an article on five strategies, one
-# from the notes on a book, and three from PyTorch's [Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html).
-# The course's PyTorch is newer than all of these texts. What will the verdicts say?
+# Six claims are tried here, some in a lesson too. Two are from an article on five strategies, one from the notes
+# on a book, and three from PyTorch's
+# [Performance Tuning Guide](https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html). The course's PyTorch is
+# newer than all of these texts. What will the verdicts say?
 
 # %% experiment
 claim_of = {
@@ -75,8 +75,8 @@ you.against(words, measured, evidence="live (CPU)", what="verdict")
 # %% [markdown]
 # Three ways of being wrong are in this list. The first claim has the wrong **thing**:
 # [`DataLoader`](https://docs.pytorch.org/docs/stable/data.html) starts processes. The claim about buckets leaves out a
-# **condition**. So does the one about accumulated gradients: its source names BatchNorm further down, but with a remedy
-# that leaves the gradients different (lesson 09). And the last claim has **aged**: `None` still is less work than zeros. But
+# **condition**. So does the one about accumulated gradients. (Its source names BatchNorm further down; its remedy leaves
+# the gradients different, see lesson 09.) And the last claim has **aged**: `None` still is less work than zeros. But
 # [`zero_grad()`](https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html) has set `None` by
 # itself since PyTorch 2.0. None of this shows in the text: they all sound like the claims that hold.
 
@@ -92,8 +92,8 @@ claims
 
 # %% [markdown]
 # They make {{claims}} claims. {{untested}} of these are untested: most name no model, or take a GPU, trained weights or
-# data that are not here. The other {{tested}} were tried, {{cited}} of them by what others published. What part of them is confirmed, and what part refuted? Which
-# source has the most refuted ones?
+# data that are not here. The other {{tested}} were tried, {{cited}} of them by what others published. What part is confirmed,
+# and what part refuted? Which source has the most refuted ones?
 
 # %% experiment
 parts = ["under 5 %", "5 to 15 %", "15 to 30 %", "30 to 50 %", "over 50 %"]
@@ -118,7 +118,8 @@ you.against(counted | {"most refuted": claims.most("refuted")}, claims.picture()
 # %% [markdown]
 # Of ten claims, about {{confirmed}} are confirmed, {{partly}} hold in part, and {{refuted}} not at all. {{remarked}} of the
 # {{all_confirmed}} confirmed ones carry a remark. Of the {{all_partly}} verdicts "partly", {{when}} say "holds when …", and
-# {{other}} "holds for …" or the like. The others name a condition or a part in other words. One counter-case is enough for "partly", and we chose the cases: these shares are ours, too.
+# {{other}} "holds for …" or the like. The others name a condition or a part in other words. One counter-case is enough for
+# "partly", and we chose the cases: these shares are ours, too.
 #
 # So ask "**when?**" before you ask "is it true?". Three kinds of condition come often: a **size** (does it fit? are the
 # kernels small?), a **place** (one machine or several) and a **setting** of PyTorch.
@@ -127,14 +128,15 @@ you.against(counted | {"most refuted": claims.most("refuted")}, claims.picture()
 claims.find(verdict="partly", text="holds when", most=4)
 
 # %% [markdown]
-# `find` also takes `source=` (its key) and `lesson="05"`. Look for what you were told once: `claims.find(text="pin_memory")`. The
+# `find` also takes `source=` (its key) and `lesson="05"`. Say `claims.find(text="pin_memory")`. The
 # last column says which lesson tried a claim, and where; a name in code is a function below `helpers/lessons/`. The whole
-# table is `docs/claims.md` of the course's repository, and a page of its site. It quotes each sentence, and "…" stands for what is left out.
+# table is `docs/claims.md` of the course's repository, and a page of its site. It quotes each sentence, some of them
+# shortened.
 
 # %% [markdown]
 # ## 3 · A trial in five parts
 #
-# How do you try a claim? Say that a post claims: *"`foreach=True` halves the operators of an AdamW step."* In place of
+# Say that a post claims: *"`foreach=True` halves the operators of an AdamW step."* In place of
 # `AdamW(weights, foreach=False)` it writes `AdamW(weights, foreach=True, weight_decay=0)`. A trial has five parts.
 #
 # 1. The **claim**, so that it can fail: *what* falls, *by how much*, *where*. Here: operators, to half or less, whatever
@@ -304,7 +306,7 @@ check_trial(
 # - **partly**: it holds under at least one and fails under at least one, whatever the others say.
 # - Else **cannot tell**. One failure beside an open condition may become "partly" or "refuted".
 #
-# In the picture each row is a condition, and below it is the row of its control.
+# In the picture each condition has a row, and its control one below it.
 
 # %% experiment
 experiments.fresh_picture(interval)
@@ -324,7 +326,7 @@ you.against(ours, evidence="simulated (noisy machine)", what="we say")
 # control wins too, and how much of the gain is the change's, nobody knows. Claim C's promise lies inside. Eight noisy
 # pairs neither refute nor confirm it. Four times as many would about halve the interval.
 #
-# There are two traps. **Fix n before you look**: who takes more pairs until an interval suits, finds what is not there. And
+# Two traps. **Fix n before you look**: who takes more pairs until an interval suits, finds what is not there. And
 # honest **controls raise false alarms**, each in 5 of 100 trials. Of ten controls, one or more do so in 1 − 0.95¹⁰, 40 of
 # 100 trials. So measure such a control anew, with new pairs, before you say "confounded".
 #
@@ -411,8 +413,7 @@ check_judge(
 #
 # One source's headline: steps 4 times as fast, at half the memory. It does not say with which code and which batch, so
 # nobody can run it again. Here is the claim *"everything together, at least 4 times as fast at half the memory"*, on our
-# script. Lesson 10 left it with bf16, but without lesson 09's checkpoints. They are the rung that saves memory, so the cell
-# puts them back.
+# script of lesson 10, with lesson 09's checkpoints put back.
 
 # %% experiment
 plain, graph, checkpoints, last = (running_example.after(rung) for rung in ("00", "07", "09", "10"))
@@ -422,25 +423,24 @@ experiments.keep_ladder(plain, last, best, graphed)
 running_example.compare(plain, best)
 
 # %% [markdown]
-# As simulated, it is {{best_times:.1f}} times as fast at {{best_memory:.0%}} of the memory. But **which** rungs are "everything"?
-# Without the checkpoints it is {{last_times:.1f}} times, at {{last_memory:.0%}}. With lesson 07's CUDA graph on top of them it is
-# {{graph_times:.1f}} times, at {{graph_memory:.0%}}. One rung buys memory with time, the other time with memory.
+# As simulated, this is {{best_times:.1f}} times as fast at {{best_memory:.0%}} of the memory. But **which** changes are
+# "everything"? Without the checkpoints it is {{last_times:.1f}} times, at {{last_memory:.0%}}. With lesson 07's CUDA graph too
+# it is {{graph_times:.1f}} times, at {{graph_memory:.0%}}.
 #
-# And how sure is the time? The H100's simulated steps are off by up to {{off:.0%}}. (The line below the table speaks of all
-# cards.) If the first script's is too high by that, and the other's too low, the true ratio is {{best_times:.2f}} × (1 −
-# {{off:.3f}}) ÷ (1 + {{off:.3f}}) = {{least:.1f}}. Besides, those steps were in fp32, and took {{shortest:.0f}} ms and more. So
-# by section 4's rule the time is open.
+# How sure is the time? The H100's simulated steps are off by up to {{off:.1%}}; they were in fp32, of {{shortest:.0f}} ms and
+# more. (The line below the table speaks of all cards.) If the first script's is too high by that, and the other's too low,
+# the true ratio is {{best_times:.2f}} × (1 − {{off:.3f}}) ÷ (1 + {{off:.3f}}) = {{least:.1f}}. So by section 4's rule the time is
+# open.
 #
 # Our script was slow on purpose. That is the condition which every headline leaves out: **the script it began with**. The
-# table's last row shows a second one, **the machine**, and a smaller size with it. It times both scripts on this CPU, live,
-# at a quarter of the width and of the text. On the simulated H100 lesson 08's script is {{others:.1f}} times as fast as the
-# plain one, and bf16 makes it {{bf16:.1f}} times as fast again. On a CPU without instructions for bf16 it may be slower (lesson 10). And
-# waits for the GPU and copies to it are saved only where there is one.
+# table's last row shows a second one, **the machine**, and a smaller size with it: both scripts on this CPU, live, at a
+# quarter of the width and of the text. Of the simulated gain bf16 alone is a factor of {{bf16:.1f}}. On a CPU without
+# instructions for bf16 it may be slower (lesson 10).
 #
 # ## Your own script
 #
-# You read in a blog that something makes training faster. Try it on your own model. The claim below is that a fused optimizer
-# makes a step faster. Write your own in its place. Here one option is all that changes. So the control is the same step.
+# Try a claim on your own model. The one below is that a fused optimizer makes a step faster. One option is all that
+# changes, so the control is the same step.
 
 # %% experiment tags=["nbval-ignore-output"]
 from helpers import compare, count
@@ -466,7 +466,6 @@ for name, changed in (("control", control), ("claim", after)):
 # more pairs for both. Then the claim: does its interval lie above 1? And does the counter say why? Here, on a CPU, one
 # operator takes the place of a loop over the parameters. On a GPU the default is `foreach` already, so there is less to
 # win. Change the batch and the width, and do it again: a claim that holds at one size is a claim about this size.
-# (`compare` resamples the median of the pairs, another interval than ours; it takes six pairs or more.)
 
 # %% [markdown]
 # ## Recap
@@ -485,7 +484,7 @@ for name, changed in (("control", control), ("claim", after)):
 # wrong!*](https://doi.org/10.1145/1508244.1508275) (2009); T. Hoefler and R. Belli, [*Scientific benchmarking of parallel
 # computing systems*](https://doi.org/10.1145/2807591.2807644) (2015).
 #
-# Lessons 19 to 21, on today's models, may come any time after 11. Verdicts age, and the method stays.
+# Lessons 19 to 21, on today's models, may come any time after 11.
 
 # %% experiment
 lesson.progress()
@@ -565,8 +564,8 @@ check_border(
 # %% [markdown]
 # ### What they want you to type (7 min)
 #
-# Some claims are code: the source prints a line, and mostly says what it is for. Such a line is run **as it is written**. Here are
-# three. What does each one do?
+# Some claims are code: the source prints a line, and mostly says what it is for. Such a line is run **as it is
+# written**. Here are three. What does each one do?
 #
 # - `set_per_process_memory_fraction(0.8)`, to allocate memory in advance. How much does
 #   [it](https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.set_per_process_memory_fraction.html) reserve?
@@ -619,8 +618,8 @@ print("flatten(1):            ", *pooled.flatten(1).shape)
 # ### A source of your own (8 min)
 #
 # The table grows by one file a source: its claims in its order, and a function for each claim that you can try. Title and
-# author go into a list. The tuning guide came into the course in this way. Its file is short enough to be read at one go. Which of
-# its claims would you try next?
+# author go into a list. The tuning guide came into the course in this way. Its file is short enough to be read at one go.
+# Which of its claims would you try next?
 
 # %% experiment tags=["fold"]
 import inspect

@@ -326,4 +326,4 @@ def keep_ladder(plain: Script, last: Script, best: Script, graphed: Script) -> N
         )
     times, (error, shortest_s) = first.step_s / running_example.score(best).step_s, off()
     lesson.keep(off=error, shortest=shortest_s * 1e3, least=times * (1 - error) / (1 + error))
-    lesson.keep(bf16=begun.step_s / running_example.score(last).step_s, others=first.step_s / begun.step_s)
+    lesson.keep(bf16=begun.step_s / running_example.score(last).step_s)
