@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from helpers.lesson.claim import WORDS
 from helpers.lessons.sources_on_trial import promises_picture, shares_picture, verdicts
 from helpers.lessons.sources_on_trial.verdicts import Verdict
 from helpers.plots.picture import Picture
-from helpers.running_example import Script
 from helpers.text.tables import Table, table
+
+if TYPE_CHECKING:
+    from helpers.running_example import Script
 
 ARITHMETIC, CPU = "arithmetic", "live (CPU)"
 #: a share is below one of these, and its words
