@@ -7,16 +7,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from helpers import lesson, running_example
 from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lesson.claim import WORDS
 from helpers.lessons.sources_on_trial import promises_picture, shares_picture, verdicts
 from helpers.lessons.sources_on_trial.verdicts import Verdict
 from helpers.plots.picture import Picture
 from helpers.text.tables import Table, table
+
+if TYPE_CHECKING:
+    from helpers.running_example import Script
 
 ARITHMETIC, CPU = "arithmetic", "live (CPU)"
 #: a share is below one of these, and its words
@@ -55,9 +59,21 @@ class Claims:
         return max(counted, key=counted.__getitem__)
 
     @property
-    def with_a_condition(self) -> int:
-        """How many of the verdicts "partly" name a condition: "holds when …"."""
-        return sum("holds" in row.verdict for row in self.rows if row.word == "partly")
+    def cited(self) -> int:
+        """How many of the tested claims were tried by what others published, and by nothing else."""
+        return sum(row.evidence == "published" for row in self.rows if row.word != "untested")
+
+    @property
+    def conditions(self) -> tuple[int, int]:
+        """How many of the verdicts "partly" begin with "holds when", and how many with another "holds": "holds for …"."""
+        holds = [row.verdict for row in self.rows if row.verdict.startswith("partly: holds")]
+        when = sum(verdict.startswith("partly: holds when") for verdict in holds)
+        return when, len(holds) - when
+
+    @property
+    def remarked(self) -> int:
+        """How many of the verdicts "confirmed" say more than this word."""
+        return sum(row.verdict != "confirmed" for row in self.rows if row.word == "confirmed")
 
     def of_ten(self, word: str) -> int:
         """Of ten tested claims, how many have this word; all words together make ten."""
@@ -288,8 +304,28 @@ def fresh_picture(interval: Interval) -> Picture:
 # --- the running example ------------------------------------------------------------------------------------------
 
 
-def off() -> float:
-    """How far the worst of the simulated steps is from its measurement, as the tables say."""
-    from helpers.simulator.devices import steps_off_by  # here, since grading imports this module
+def off(card: str = "H100") -> tuple[float, float]:
+    """How far the worst of the card's simulated steps is from its measurement, and the seconds of the shortest that was measured."""
+    from helpers.simulator.devices import efficiencies  # here, since grading imports this module
 
-    return steps_off_by()
+    steps = [step for step in efficiencies()["steps"] if step["card"] == card]
+    return max(abs(step["error"]) for step in steps), min(step["measured_ms"] for step in steps) / 1e3
+
+
+def keep_ladder(plain: Script, last: Script, best: Script, graphed: Script) -> None:
+    """Keep how many times as fast as the plain script each of the others is, simulated, and what part of its memory it takes.
+
+    last: as lesson 10 left it, of which bf16 alone is looked at, too.
+    """
+    first, begun = map(running_example.score, (plain, running_example.after("08")))
+    for name, script in {"last": last, "best": best, "graph": graphed}.items():
+        scored = running_example.score(script)
+        lesson.keep(
+            **{
+                f"{name}_times": first.step_s / scored.step_s,
+                f"{name}_memory": scored.peak_bytes / first.peak_bytes,
+            }
+        )
+    times, (error, shortest_s) = first.step_s / running_example.score(best).step_s, off()
+    lesson.keep(off=error, shortest=shortest_s * 1e3, least=times * (1 - error) / (1 + error))
+    lesson.keep(bf16=begun.step_s / running_example.score(last).step_s)

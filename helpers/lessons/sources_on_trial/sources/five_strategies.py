@@ -49,30 +49,44 @@ def full_precision_update() -> Outcome:
     )  # fmt: skip
 
 
-def _epoch(last_too: bool) -> tuple[int, int]:
-    """Steps of the optimizer in an epoch of ten micro-batches, in groups of four; and how many wait in .grad at its end.
+def _two_epochs(last_too: bool, clears: bool) -> tuple[int, int, int]:
+    """Two epochs of ten micro-batches, in groups of four: steps of the first, how many micro-batches wait in .grad at its
+    end, and how many the second epoch's first step is made of.
 
-    last_too: a step also for what is left.
+    last_too: a step also for what is left. clears: each epoch begins with zero_grad(), the listing's line before the loop.
     """
-    net, loader = nn.Linear(8, 4), DataLoader(TensorDataset(torch.rand(20, 8)), batch_size=2)
-    optimizer, steps, waiting = torch.optim.SGD(net.parameters()), 0, 0
-    for i, (x,) in enumerate(loader):
-        size = min(4, len(loader) - i // 4 * 4) if last_too else 4
-        (net(x).square().mean() / size).backward()
-        waiting += 1
-        if (i + 1) % 4 == 0 or (last_too and i + 1 == len(loader)):
-            optimizer.step()
+    net, loader = nn.Linear(8, 1), DataLoader(TensorDataset(torch.rand(20, 8)), batch_size=2)
+    optimizer = torch.optim.SGD(net.parameters())
+    made: list[list[int]] = []  # of each epoch: the micro-batches of its steps
+    waits: list[int] = []
+    for _ in range(2):
+        made.append([])
+        if clears:
             optimizer.zero_grad()
-            steps, waiting = steps + 1, 0
-    return steps, waiting if net.weight.grad is not None else 0
+        for i, (x,) in enumerate(loader):
+            net(x).mean().backward()  # adds 1 to the gradient of the bias
+            if (i + 1) % 4 == 0 or (last_too and i + 1 == len(loader)):
+                assert net.bias.grad is not None
+                made[-1].append(round(net.bias.grad.item()))
+                optimizer.step()
+                optimizer.zero_grad()
+        waits.append(0 if net.bias.grad is None else round(net.bias.grad.item()))
+    return len(made[0]), waits[0], made[1][0]
 
 
 def end_of_an_epoch() -> Outcome:
-    (steps, waiting), (all_steps, left) = _epoch(False), _epoch(True)
+    (steps, waiting, whole), (*_, loop) = _two_epochs(False, clears=True), _two_epochs(False, clears=False)
+    all_steps, left, _ = _two_epochs(True, clears=True)
     return (
-        f"10 micro-batches, as printed: {steps} steps of the optimizer, {waiting} micro-batches left over in .grad; with a step for "
-        f"the rest: {all_steps} steps, {left} left over",
-        "partly: holds when the number of micro-batches divides; the last ones of an epoch are carried into the next"
+        f"10 micro-batches, as printed: {steps} steps of the optimizer, {waiting} micro-batches left over in .grad; the first step of a "
+        f"second epoch is made of {whole} if all of the listing runs again, of {loop} if only its loop does. With a step for the rest: "
+        f"{all_steps} steps, {left} left over",
+        "partly: holds when the number of micro-batches divides; else the last ones of an epoch make no step: they are dropped"
+        + (
+            ", or carried into the next epoch if zero_grad() before the loop runs once only"
+            if loop > whole
+            else ""
+        )
         if waiting > left
         else "confirmed",
     )
@@ -180,21 +194,25 @@ def large_batch() -> Outcome:
     torch.manual_seed(0)
     x, y = torch.randn(64, 16).double(), torch.randint(4, (64,))
 
-    def same(norm: nn.Module) -> bool:
+    def same(norm: nn.Module, rows: int = 16) -> bool:
         net = nn.Sequential(nn.Linear(16, 32), norm, nn.GELU(), nn.Linear(32, 4)).double()
         gradients = []
-        for rows in (64, 16):
+        for size in (64, rows):
             net.zero_grad()
-            for a, b in zip(x.split(rows), y.split(rows), strict=True):
-                (F.cross_entropy(net(a), b) / (64 // rows)).backward()
+            pieces = list(zip(x.split(size), y.split(size), strict=True))
+            for a, b in pieces:
+                (F.cross_entropy(net(a), b) / len(pieces)).backward()
             gradients.append(torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None]))
         return torch.allclose(gradients[0], gradients[1], rtol=1e-9)
 
-    without, with_norm = same(nn.LayerNorm(32)), same(nn.BatchNorm1d(32))
+    found = [same(nn.LayerNorm(32)), same(nn.LayerNorm(32), 24), same(nn.BatchNorm1d(32))]
+    without, uneven, with_norm = found
+    said = ["yes" if alike else "no" for alike in found]
     return (
-        f"gradients of 4 pieces as of the whole batch: {'yes' if without else 'no'}; with BatchNorm in the model: {'yes' if with_norm else 'no'}",
-        "partly: holds when no layer mixes the rows of a batch, as BatchNorm does"
-        if without and not with_norm
+        f"gradients of 4 equal pieces as of the whole batch: {said[0]}; of pieces of 24, 24 and 16 rows: {said[1]}; of 4 equal ones with "
+        f"BatchNorm in the model: {said[2]}",
+        "partly: holds when the pieces are equal and no layer mixes the rows of a batch, as BatchNorm does, which the source names further down"
+        if without and not uneven and not with_norm
         else "confirmed"
         if without
         else "refuted",

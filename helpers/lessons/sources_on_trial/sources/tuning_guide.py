@@ -170,7 +170,7 @@ def autotuner() -> Outcome:
         "PyTorch's page on reproducibility (docs.pytorch.org/docs/stable/notes/randomness.html): cuDNN “can run multiple convolution algorithms, "
         "benchmarking them to find the fastest one”, but “due to benchmarking noise and different hardware, the benchmark may select different "
         "algorithms on subsequent runs, even on the same machine”",
-        "partly: it takes what was fastest in its short benchmark, of which noise is a part; cuDNN was not run",
+        "confirmed: by PyTorch's documentation; cuDNN was not run",
     )
 
 
@@ -184,8 +184,8 @@ CLAIMS = (
     _same("General · Disable bias", "If a nn.Conv2d layer is directly followed by a nn.BatchNorm2d layer, then the bias in the convolution is not needed, instead use nn.Conv2d(..., bias=False, ....)", bias_before_norm),
     _same("General · Use parameter.grad = None", "Instead of calling … optimizer.zero_grad() to zero out gradients … param.grad = None … does not zero the memory … backward pass uses assignment instead of addition … reduces the number of memory operations … Alternatively, starting from PyTorch 1.7, call … zero_grad(set_to_none=True)", grad_is_none),
     _same("General · Fuse operations", "Pointwise operations … can be combined into a single kernel … @torch.compile def gelu(x)", gelu_in_one),
-    _same("GPU · Enable cuDNN auto-tuner", "[cuDNN's] autotuner runs a short benchmark and selects the kernel with the best performance", autotuner, "published"),
-    _same("GPU · Avoid unnecessary synchronization", "operations which require synchronizations: print(cuda_tensor), cuda_tensor.item(), memory copies: tensor.cuda(), cuda_tensor.cpu() …, cuda_tensor.nonzero(), python control flow which depends on results of operations performed on CUDA tensors e.g. if (cuda_tensor != 0).all()", synchronizing, SIMULATED),
+    _same("GPU · Enable cuDNN auto-tuner", "[cuDNN's] autotuner runs a short benchmark and selects the kernel with the best performance on a given hardware for a given input size … the auto-tuner decisions may be non-deterministic; different algorithm may be selected for different runs", autotuner, "published"),
+    _same("GPU · Avoid unnecessary synchronization", "operations which require synchronizations, for example: print(cuda_tensor), cuda_tensor.item(), memory copies: tensor.cuda(), cuda_tensor.cpu() …, cuda_tensor.nonzero(), python control flow which depends on results of operations performed on CUDA tensors e.g. if (cuda_tensor != 0).all()", synchronizing, SIMULATED),
     _same("GPU · Create tensors directly on the target device", "Instead of calling torch.rand(size).cuda() … produce the output directly on the target device", on_the_device, SIMULATED),
-    _same("GPU · Preallocate memory", "execute a forward and a backward pass with a batch of maximum sequence length, which preallocates buffers that are reused", longest_first, SIMULATED),
+    _same("GPU · Preallocate memory", "generate a … batch of inputs with maximum sequence length … execute a forward and a backward pass with the generated batch, do not execute an optimizer … this step preallocates buffers of maximum size, which can be reused in subsequent training iterations", longest_first, SIMULATED),
 )  # fmt: skip
