@@ -116,6 +116,20 @@ def derivatives(gpu: SimGPU) -> None:
     loss.backward()
 
 
+def test_what_save_on_cpu_pins_goes_at_the_speed_of_pinned_memory() -> None:
+    took = {}
+    for pinned in (False, True):
+        with simulate("H100") as gpu:
+            x = torch.randn(2048, 2048, device=gpu.device, requires_grad=True)
+            with torch.autograd.graph.save_on_cpu(pin_memory=pinned):
+                loss = x.sin().sum()
+            loss.backward()
+        copies = [kernel for kernel in gpu.kernels if kernel.kind.startswith("copy")]
+        assert [(k.kind, k.pageable) for k in copies] == [("copy d2h", not pinned), ("copy h2d", not pinned)]
+        took[pinned] = sum(kernel.duration_s for kernel in copies)
+    assert took[False] > 2 * took[True]
+
+
 def recurrent(gpu: SimGPU) -> None:
     lstm, x = nn.LSTM(8, 8, batch_first=True).to(gpu.device), torch.randn(3, 5, 8, device=gpu.device)
     packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3, 2]), batch_first=True)

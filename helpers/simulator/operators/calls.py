@@ -154,6 +154,10 @@ def stand_ins(machine: Machine) -> ExitStack:
     for owner in (torch, private_torch.VF):  # torch.nn.functional asks the second
         _put(stack, owner, "dropout", partial(dropout, on_gpu))
         _put(stack, owner, "rms_norm", partial(rms_norm, on_gpu))
+    if (
+        machine.device.type == "meta"
+    ):  # where values are kept, host and GPU are one device to `.to`, also in its hooks
+        _put(stack, torch.autograd.graph, "save_on_cpu", _save_on_cpu(machine))
     # foreach by default, fused and capturable on request; CUDA's autocast.
     stack.enter_context(optimizers(machine.device))
     stack.enter_context(cuda_autocast(machine.device))
@@ -161,6 +165,23 @@ def stand_ins(machine: Machine) -> ExitStack:
     _loaders(machine, stack)
     _captured_optimizers(machine, stack)
     return stack
+
+
+def _save_on_cpu(machine: Machine) -> type:
+    """torch.autograd.graph.save_on_cpu that pins on request: PyTorch's own does not where it finds no CUDA device."""
+
+    def pinned(tensor: torch.Tensor) -> tuple[torch.device, torch.Tensor]:
+        packed = machine.pinned.add(torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu"))
+        packed.copy_(tensor, non_blocking=True)
+        return tensor.device, packed
+
+    class SaveOnCPU(torch.autograd.graph.save_on_cpu):
+        def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
+            super().__init__(pin_memory, device_type)
+            if pin_memory:
+                self.pack_hook = pinned
+
+    return SaveOnCPU
 
 
 def _put(stack: ExitStack, owner: Any, name: str, new: Any) -> None:
