@@ -419,8 +419,16 @@ check_judge(
 plain, graph, checkpoints, last = (running_example.after(rung) for rung in ("00", "07", "09", "10"))
 best = last.replace(through=checkpoints.through)
 graphed = best.replace(optimizer=graph.optimizer, around=graph.around)
-experiments.keep_ladder(plain, last, best, graphed)
 running_example.compare(plain, best)
+
+# %% experiment tags=["fold"]
+everything, without, replayed = (experiments.against(plain, script) for script in (best, last, graphed))
+error, shortest_s = experiments.off()
+lesson.keep(best_times=everything.times, best_memory=everything.memory, off=error, shortest=shortest_s * 1e3)
+lesson.keep(last_times=without.times, last_memory=without.memory)
+lesson.keep(graph_times=replayed.times, graph_memory=replayed.memory)
+lesson.keep(least=everything.times * (1 - error) / (1 + error))
+lesson.keep(bf16=experiments.against(running_example.after("08"), last).times)
 
 # %% [markdown]
 # As simulated, this is {{best_times:.1f}} times as fast at {{best_memory:.0%}} of the memory. But **which** changes are

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from helpers import lesson, running_example
+from helpers import running_example
 from helpers.lesson import VERDICTS_MIME, sources
 from helpers.lesson.claim import WORDS
 from helpers.lessons.sources_on_trial import promises_picture, shares_picture, verdicts
@@ -312,20 +312,13 @@ def off(card: str = "H100") -> tuple[float, float]:
     return max(abs(step["error"]) for step in steps), min(step["measured_ms"] for step in steps) / 1e3
 
 
-def keep_ladder(plain: Script, last: Script, best: Script, graphed: Script) -> None:
-    """Keep how many times as fast as the plain script each of the others is, simulated, and what part of its memory it takes.
+class Against(NamedTuple):
+    """A script beside the plain one, simulated: how many times as fast, and which part of its memory."""
 
-    last: as lesson 10 left it, of which bf16 alone is looked at, too.
-    """
-    first, begun = map(running_example.score, (plain, running_example.after("08")))
-    for name, script in {"last": last, "best": best, "graph": graphed}.items():
-        scored = running_example.score(script)
-        lesson.keep(
-            **{
-                f"{name}_times": first.step_s / scored.step_s,
-                f"{name}_memory": scored.peak_bytes / first.peak_bytes,
-            }
-        )
-    times, (error, shortest_s) = first.step_s / running_example.score(best).step_s, off()
-    lesson.keep(off=error, shortest=shortest_s * 1e3, least=times * (1 - error) / (1 + error))
-    lesson.keep(bf16=begun.step_s / running_example.score(last).step_s)
+    times: float
+    memory: float
+
+
+def against(plain: Script, script: Script) -> Against:
+    before, after = map(running_example.score, (plain, script))
+    return Against(before.step_s / after.step_s, after.peak_bytes / before.peak_bytes)
