@@ -91,6 +91,19 @@ def test_tf32_is_used_when_the_matmul_precision_allows_it(gpu: SimGPU) -> None:
     assert slow / gpu.kernels[-1].duration_s > 4  # 494.7 to 67 TFLOP/s by the data sheet
 
 
+def test_attention_in_fp32_is_as_fast_whatever_products_may_do(gpu: SimGPU) -> None:
+    q, took = torch.randn(2, 8, 1024, 64, device=gpu.device), []
+    before = torch.get_float32_matmul_precision()
+    for precision in ("highest", "high"):
+        torch.set_float32_matmul_precision(precision)
+        try:
+            torch.nn.functional.scaled_dot_product_attention(q, q, q)
+        finally:
+            torch.set_float32_matmul_precision(before)
+        took.append(gpu.kernels[-1].duration_s)
+    assert took[0] == took[1]
+
+
 def test_an_elementwise_kernel_takes_its_bytes_over_its_share_of_the_bandwidth(gpu: SimGPU) -> None:
     x = big(gpu)
     x + torch.randn(4096, device=gpu.device)  # the second operand is one broadcast row

@@ -599,8 +599,8 @@ experiments.four_precisions(simulated)
 # **Simulated beside recorded.** All four peaks agree within {{peak_off:.1%}}: memory follows from shapes and from the
 # allocator's rules. The time is off by {{fp32_off:+.0%}} in fp32, {{tf32_off:+.0%}} in TF32, {{bf16_off:+.0%}} in bf16 and
 # {{fp16_off:+.0%}} in fp16. In 16 bits that is mostly the CPU: bf16's kernels alone are off by {{bf16_kernels_off:+.0%}}. TF32
-# launches less than bf16 and takes longer: there the kernels are off, and a simulated comparison of TF32 with bf16 cannot
-# be trusted. (The {{worst:.0%}} under simulated tables are the worst of published steps; this step is not among them.)
+# launches less than bf16 and takes longer, so there kernels are off, too. (The {{worst:.0%}} under simulated tables are the
+# worst of published steps; this step is not among them.)
 # Trust a simulated peak more than a simulated speed-up.
 
 # %% [markdown]

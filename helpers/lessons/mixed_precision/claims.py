@@ -34,8 +34,7 @@ def _speed() -> Claim:
         "10-speed", "five-strategies", "mixed precision trains ResNet-50 1.8 to 2.5 times as fast on an A100",
         f"simulated, autocast to fp16 against PyTorch's defaults, which allow TF32 in convolutions: {simulated}; published, with {changed}: "
         f"{fast / slow:.2f} times against TF32",
-        "untested: it takes a run on an A100, since the simulator misjudges TF32 (On the real GPU); the source names neither its batch nor what it "
-        "compares with",
+        "untested: it takes a run on an A100, and the source names neither its batch nor what it compares with",
         "Sources on trial",
     )  # fmt: skip
 

@@ -283,6 +283,10 @@ def _union(spans: list[tuple[int, int]]) -> int:
 
 
 def _library_kind(name: str, dtype: torch.dtype) -> str:
+    if dtype == torch.float32 and "attention" in name:
+        # Whatever is allowed for products: three products of TF32 parts make one of fp32 (OpMultiplyAddFastF32 in
+        # aten/src/ATen/native/transformers/cuda/mem_eff_attention/gemm_kernel_utils.h)
+        return "fp32"
     if dtype == torch.float32:
         # On by default for convolutions, off for matmuls. Both ways of setting it can be read here; the older
         # names raise where a program used the newer ones.
