@@ -9,6 +9,7 @@ JOBS  ?= 2
 WORKERS ?= 3
 PY     = "$(VENV)/bin/python"
 SETUP  = bash etc/setup.sh "$(VENV)"
+comma := ,
 # a GPU machine has its own Python with torch, and needs nothing else of the course's environment
 RECORDER = $(or $(PYTHON),$(if $(wildcard $(VENV)/bin/python),$(PY),python3))
 
@@ -66,11 +67,11 @@ check: setup ## say whether a notebook is not as its master says
 	$(PY) -m helpers.classroom.build --check $(LESSON)
 
 grade: ## for instructors: grade what is new in submitted/*/LESSON, write feedback/ and grades-….csv (LESSON=01 JOBS=2)
-	$(SETUP) $(if $(SCHEDULER)$(GRADEBOOK),classroom,$(EXTRAS))
+	$(SETUP) $(if $(SCHEDULER)$(GRADEBOOK),classroom$(and $(EXTRAS),$(comma))$(EXTRAS),$(EXTRAS))
 	test -n "$(LESSON)" || { echo 'make grade: which lesson? For example: make grade LESSON=01' >&2; exit 2; }
 	$(PY) -m helpers.classroom.grade "$(LESSON)" --jobs "$(JOBS)" $(if $(SCHEDULER),--scheduler "$(SCHEDULER)") $(ARGS)
 
-record: ## record the experiments on this machine's GPU (LESSON=03: only that one); bare torch is enough
+record: ## record the experiments on this machine's GPU (LESSON=03: only that one); torch, NumPy and matplotlib are enough
 	$(RECORDER) -m helpers.lessons.record $(if $(LESSON),--only $(LESSON)) $(ARGS)
 
 bundle: setup ## for instructors: the course as students get it, without answers (TO=course.zip, LESSONS="01 02")

@@ -16,6 +16,7 @@ import pytest
 from helpers import check
 from helpers.classroom.judging import judge
 from helpers.classroom.release import reset
+from helpers.classroom.step import Step, Verdict
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = sorted([*(ROOT / "helpers").rglob("*.py"), *(ROOT / "etc").rglob("*.py")])
@@ -126,6 +127,23 @@ def crowded() -> int:
 
 def mistaken() -> int:
     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "tokens.bin")
+
+
+def test_a_fault_of_the_machine_that_grades_is_shown_to_its_instructor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from helpers.classroom import engine
+
+    def verdict(text: str) -> Verdict:
+        monkeypatch.setattr(engine, "judge", lambda *_: Verdict(False, text))
+        learner: Any = SimpleNamespace(died=lambda: None, ran={})
+        return engine._verdict(Step(3, "hidden", "", "test_answer", "answer"), learner, [], {})
+
+    assert (
+        "the machine failed"
+        in verdict("✗ answer: this machine, not your answer: RuntimeError: no Triton").human
+    )
+    assert verdict("✗ answer: 2 and not 3").human == ""
 
 
 @pytest.mark.parametrize("remedy, answer", [("/dev/shm", lock), ("TMPDIR", full), ("processes", crowded)])

@@ -113,6 +113,9 @@ def test_a_class_is_graded_by_one_command(course: Path) -> None:
     done = make(course, "grade", "SETUP=echo", "LESSON=01", "JOBS=4", "SCHEDULER=tcp://there:1")
     assert done.returncode == 0
     assert done.stdout == "classroom\n-m helpers.classroom.grade 01 --jobs 4 --scheduler tcp://there:1\n"
+    for there, extras in (("SCHEDULER=tcp://there:1", "classroom,kernels"), ("JOBS=2", "kernels")):
+        done = make(course, "grade", "SETUP=echo", "LESSON=21", there, "EXTRAS=kernels")
+        assert done.stdout.startswith(f"{extras}\n")
 
 
 # --- which build of PyTorch: indexes of stand-ins on disk, so that nothing is fetched -------------------------------

@@ -580,7 +580,7 @@ def test_leaks_are_named_and_caches_are_not() -> None:
     assert worst.per_step == (100 * KIB,) * 5 and worst.bytes == 500 * KIB and worst.blocks == 5
     assert state.site == "train.py:50 adam" and not state.grows
     assert state.per_step[0] >= 24 * MIB and state.per_step[1:] == (0, 0, 0, 0)
-    assert "in every step" in str(worst) and "in 1 of 5 steps" in str(state)
+    assert "from every step" in str(worst) and "from 1 of 5 steps" in str(state)
     assert memory.leaks(found, 3)[0].site == worst.site
     clean, bounds = training(5, leaky=False)
     assert [leak.site for leak in memory.leaks(clean, bounds) if leak.grows] == []

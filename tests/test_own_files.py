@@ -165,7 +165,7 @@ for _ in range(8):
     (row,) = (row for row in found.rows if row.kind == "value" or "value" in row.also)
     assert str(row.place) == "cell, line 8" and row.place.text == "total = loss.item()"
     assert "<table" in found._repr_html_()
-    assert "two more are needed" in str(shell.run_cell("%%run_on\nx + 1").error_in_exec)
+    assert "three more are needed" in str(shell.run_cell("%%run_on\nx + 1").error_in_exec)
     assert "no GPU named" in str(shell.run_cell("%%run_on H1000\nx + 1").error_in_exec)
 
 

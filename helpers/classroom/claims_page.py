@@ -31,7 +31,7 @@ today.
 | --- | --- |
 {sources}
 
-The number at the end of a row leads to the lesson that tried the claim, **18** where lesson 18 did it.
+The number near the end of a row leads to the lesson that tried the claim; behind it stands where in the lesson.
 """
 
 

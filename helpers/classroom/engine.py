@@ -26,6 +26,7 @@ from helpers.check.cells import (
     own_part,
     reads,
 )
+from helpers.check.machine_fault import NOT_YOURS
 from helpers.check.recount import differs
 from helpers.check.screen import opened, screen
 from helpers.classroom.judging import judge
@@ -43,6 +44,7 @@ _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 _OWN = ("exercise", "added")
 _MAKERS = (*_OWN, "experiment")
 _ENDED = "the process ended before it answered"
+_OF_THE_MACHINE = "the machine failed, not the answer: its text says what to do, then grade it with --again"
 #: signals that a process gets for what it does, and for nothing that a neighbour or the machine's lack of memory does
 _ITS_OWN = (-signal.SIGSEGV, -signal.SIGABRT, -signal.SIGFPE)
 _RANKS = re.compile(r"^(from|import) .*\b_?ranks\b", re.MULTILINE)
@@ -359,7 +361,7 @@ def _judged(step: Step, learner: Learner, steps: list[Step], refused: dict[int, 
     verdict = judge(step.source, step.grade_id, ask)
     if not verdict.passed:
         text = verdict.text + _why_undefined(verdict.text, learner, steps)
-        return Verdict(False, text)
+        return Verdict(False, text, _OF_THE_MACHINE if NOT_YOURS in verdict.text else "")
     # looked at once a test, and of one that passed: it costs as much as many an answer
     if why := learner.changed():
         return Verdict(False, why)

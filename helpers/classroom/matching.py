@@ -273,6 +273,12 @@ def _joined(cells: Iterator[_Cell], owns: Sequence[Own], notes: list[str]) -> li
         at = last.get(cell.own, -1)
         if cell.own is None and _INDENTED.match(cell.source) and whole and whole[-1].role not in _LOCKED:
             at = len(whole) - 1
+        before = whole[-1].own if whole and whole[-1].role == "setup" else None
+        if before and cell.own in (None, before):  # a set-up cell only if it comes out as it was given
+            given = [whole[-1].source + between + cell.source for between in ("\n", "")]
+            if source := next(filter(before.is_given, given), ""):
+                whole[-1] = replace(whole[-1], source=source)
+                continue
         first = whole[at] if at >= 0 else None
         short = first and len(first.source) + len(cell.source) < _LONGEST_SPLIT
         if first and short and cell.kind == first.kind == "code" and tried < _MOST_JOINS:

@@ -212,7 +212,7 @@ def findings(run: Run) -> Report:
     """The findings of a run. ValueError for one that has measured fewer than two steps."""
     if run.measured < 2:
         raise ValueError(
-            f"{len(run.bounds)} call(s) of optimizer.step() ran; {run.warm} for the warm-up and two more are needed"
+            f"{len(run.bounds)} call(s) of optimizer.step() ran; {run.warm} for the warm-up and three more are needed"
         )
     gpu, line = run.gpu, run.gpu._machine.line
     begin, end = run.bounds[run.warm], run.bounds[-1]

@@ -171,7 +171,7 @@ def run(
         made.ended = done
     if made.measured < 2:
         raise Refused(
-            f"{done}. {_each(len(made.bounds))} ended before that; {warm} for the warm-up and 2 more are needed, or "
+            f"{done}. {_each(len(made.bounds))} ended before that; {warm} for the warm-up and 3 more are needed, or "
             "fewer with --warm-up"
         )
     return made

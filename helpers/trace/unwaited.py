@@ -57,7 +57,7 @@ def unwaited(t: Trace) -> Unwaited:
     """What the waits of the launching threads cost. ValueError without GPU work.
 
     >>> f"{trace.unwaited(t).waited:.2e}"
-    '1.22e-03'
+    '1.21e-03'
     """
     work = t.need_gpu("unwaited")
     calls = answers(t)
