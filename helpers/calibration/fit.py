@@ -175,7 +175,7 @@ _IN_STEPS = {
 def _of_steps(recording: Any, card: str) -> Iterator[dict[str, Any]]:
     """ResNet-50's convolutions and batch norms in a recorded step, as rows of operators; every third held out.
 
-    An operator is all of its kernels. Of 16-bit convolutions in NCHW most are kernels that turn: they are left out. Steps of less
+    An operator is all of its kernels. Of 16-bit convolutions in NCHW most are kernels that turn: they are left out. What takes less
     than three kernel floors, and the first convolution's backward, which has no gradient of the images, are too.
     """
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = defaultdict(list)
@@ -183,11 +183,11 @@ def _of_steps(recording: Any, card: str) -> Iterator[dict[str, Any]]:
         if row["op"] in _IN_STEPS and "ResNet" in row["step"]:
             groups[row["step"], row["op"], row["shapes"]].append(row)
     sizes = {key: [shape.split("x") for shape in key[2].split()] for key in groups}
-    stride = {
-        (x, weight): int(x[-1]) // int(grad[-1])
-        for (_, op, _), (grad, x, weight, *_) in ((k, map(tuple, s)) for k, s in sizes.items() if len(s) > 2)
-        if op == "aten::convolution_backward"
-    }
+    stride: dict[tuple[Any, Any], int] = {}  # of forward's shapes, which do not tell it
+    for (_, op, _), shapes in sizes.items():
+        if op == "aten::convolution_backward":
+            grad, x, weight = map(tuple, shapes[:3])
+            stride[x, weight] = int(x[-1]) // int(grad[-1])
     place: Counter[str] = Counter()
     for key, kernels in groups.items():
         (name, many), shapes = _IN_STEPS[key[1]], sizes[key]

@@ -5,7 +5,7 @@ sizes are for the fit and one third is held out, by their place in the grid.
 
 `steps`: the kernels of whole training steps by the operator that launches them, which says where a simulated step is off.
 
-`launches`: what an operator on one number takes the CPU, or the GPU where it takes longer.
+`launches`: what a call on tiny tensors takes the CPU, or the GPU where it takes longer.
 """
 
 from __future__ import annotations

@@ -28,14 +28,9 @@ _SEEN = ("kernels", "first", "same", "refused", "segments")
 def names(card: str) -> list[str]:
     """The experiments that are recorded on that card, in order. The calibration's compare operators by themselves; the capstone's
     ladders, which take half a minute each to simulate, are kept for one card."""
-    found = [
-        name for name in record.load_all() if (r := recordings.load(name, device=card)) and card in r.device
-    ]
-    return [
-        n
-        for n in found
-        if not n.startswith("calibration/") and not (n.startswith("17/") and card != CARDS[0])
-    ]
+    left_out = ("calibration/",) if card == CARDS[0] else ("calibration/", "17/")
+    known = [name for name in record.load_all() if not name.startswith(left_out)]
+    return [name for name in known if (r := recordings.load(name, device=card)) and card in r.device]
 
 
 def row(name: str, card: str = CARDS[0]) -> str:

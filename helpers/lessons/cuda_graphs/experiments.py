@@ -238,9 +238,8 @@ def training_run(mistake: str = "", graphed: bool = True, steps: int = 72) -> Ru
             rate.fill_(number)
             if mistake == "moved" and i == steps // 3:
                 for p in params:
-                    held.append(
-                        p.data
-                    )  # as an optimizer still holds it; else the replay would read memory given back
+                    # as an optimizer still holds it; else the replay would read memory that was given back
+                    held.append(p.data)
                     p.data = p.data.clone()  # what load_state_dict(..., assign=True) does
             if graphed:
                 graph.replay()

@@ -67,8 +67,8 @@ _AT_PLACES = {"index_copy_", "index_put_", "_index_put_impl_"}
 _SHAPE_ONLY = {"new_zeros", "new_ones", "new_full"}
 _UNREAD = {"nll_loss_backward": (1,), "nll_loss2d_backward": (1,)}
 _CONVOLUTION = {"convolution", "_convolution", "cudnn_convolution", "convolution_backward"}
-# Of these the H100's own rows tell two speeds: with the channels last, that of other normalisations; else half of it and less, for
-# x is read once more when its mean is known, and no block holds all of a channel.
+# Of these the H100's own rows tell two speeds: with the channels last, about that of other normalisations; else half of it and
+# less. (Why was not measured; x has to be read once more when its mean is known.)
 _BATCH_NORMS = ("batch norm", "batch norm backward")
 # Products of int8 matrices, which cuBLASLt does and not cuBLAS.
 _INT8_PRODUCTS = {"_int_mm", "_weight_int8pack_mm"}

@@ -154,9 +154,8 @@ def stand_ins(machine: Machine) -> ExitStack:
     for owner in (torch, private_torch.VF):  # torch.nn.functional asks the second
         _put(stack, owner, "dropout", partial(dropout, on_gpu))
         _put(stack, owner, "rms_norm", partial(rms_norm, on_gpu))
-    if (
-        machine.device.type == "meta"
-    ):  # where values are kept, host and GPU are one device to `.to`, also in its hooks
+    # Where values are kept, host and GPU are one device to `.to`, also in its hooks.
+    if machine.device.type == "meta":
         _put(stack, torch.autograd.graph, "save_on_cpu", _save_on_cpu(machine))
     # foreach by default, fused and capturable on request; CUDA's autocast.
     stack.enter_context(optimizers(machine.device))
