@@ -540,6 +540,49 @@ def test_rms_norm_with_values_has_the_values_of_the_cpu() -> None:
         assert torch.allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("card", ["H100", "T4"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("masked", "shared"), [(False, False), (True, False), (False, True)])
+def test_attention_costs_the_same_with_values_and_has_those_of_the_cpu(
+    card: str, dtype: torch.dtype, masked: bool, shared: bool
+) -> None:
+    """Its kernel and its memory are the card's: cuDNN's, the memory-efficient one, or single operators."""
+
+    shapes = (2, 4, 40, 32), *[(2, 2 if shared else 4, 72, 32)] * 2
+
+    def program(device: Any) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        q, k, v = (torch.randn(shape, dtype=dtype, device=device).requires_grad_() for shape in shapes)
+        mask = torch.ones(40, 72, dtype=torch.bool, device=device).tril(20) if masked else None
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=shared)
+        out.sum().backward()
+        return [t for t in (out, q.grad, k.grad, v.grad) if t is not None]
+
+    runs = []
+    for values in (False, True):
+        with simulate(card, values=values) as gpu:
+            found = program(gpu.device)
+            gpu.synchronize()
+        runs.append((gpu.clock(), [k.name for k in gpu.kernels], gpu.max_memory_allocated()))
+    assert runs[0] == runs[1]
+    for one, other in zip(found, program("cpu"), strict=True):
+        tolerance = 1e-5 if dtype == torch.float32 else 5e-2
+        assert torch.allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+def test_a_graph_replays_attention_with_values() -> None:
+    with simulate("H100", values=True) as gpu:
+        q = torch.randn(1, 2, 8, 16, device=gpu.device)
+        F.scaled_dot_product_attention(q, q, q)
+        graph = gpu.CUDAGraph()
+        with gpu.graph(graph):
+            out = F.scaled_dot_product_attention(q, q, q)
+        q.copy_(new := torch.randn(1, 2, 8, 16))
+        graph.replay()
+        found = out.cpu()
+    assert torch.allclose(found, F.scaled_dot_product_attention(new, new, new), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "name", ["inv", "solve", "cholesky", "lu_factor", "svdvals", "eigh", "eigvals", "pinv"]
 )

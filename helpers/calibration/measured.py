@@ -171,7 +171,7 @@ def _works_of(one: Measurement) -> list[Work]:
     inputs = [torch.empty(shape, dtype=dtype, device="meta", requires_grad=back) for shape in one.shapes]
     if one.op.endswith("/nhwc"):
         inputs = [t.contiguous(memory_format=torch.channels_last) for t in inputs]
-    chosen = partial(cuda_kernels.attention, capability=one.device.capability)
+    chosen = partial(cuda_kernels.attention, lambda tensor: tensor.is_meta, capability=one.device.capability)
     with torch.set_grad_enabled(back), precision(one.dtype), _Works() as works:
         run(one.op, inputs, chosen)
     return works.found

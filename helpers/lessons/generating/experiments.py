@@ -233,29 +233,23 @@ def loops(costs: Mapping[str, Cost]) -> Table:
 
 
 def together(StaticCache: Callable[..., Any], generate: Callable[..., Any]) -> Table | str:
-    """The learner's two answers around GPT-2 on the simulated H100: what 16 tokens of eight texts cost; or what is missing.
-
-    With values, so that the loop goes as it would; its time is that of the same without values, where attention is the card's own.
-    """
+    """The learner's two answers around GPT-2 on the simulated H100: what 16 tokens of eight texts cost; or what is missing."""
     try:
-        gpu, ran = _generating(StaticCache, generate, values=True)
-        timed = _generating(StaticCache, generate, values=False)[1]
+        gpu, ran = _generating(StaticCache, generate)
     except NotImplementedError:
         return "write exercises 20.1 and 20.2 first, and run this cell again"
     except Exception as error:  # the learner's
         return f"not yet: {type(error).__name__}: {error}"
     if gpu.faults:
         return f"not yet: {gpu.faults[0]}"
-    a_step = _ms(timed.seconds / timed.result.shape[1])
+    a_step = _ms(ran.seconds / ran.result.shape[1])
     rows = [(f"{ran.result.numel()}", f"{ran.syncs}", f"{ran.launches}", a_step)]
     return table(rows, ["tokens", "waits", "launches", "a step"], evidence=ON_H100)
 
 
-def _generating(
-    StaticCache: Callable[..., Any], generate: Callable[..., Any], values: bool
-) -> tuple[Any, Any]:
-    """The simulated H100, and the stretch in which eight texts get 16 tokens; without values fewer, if the loop stops by one."""
-    size, gpu = Size(), simulate("H100", values=values, strict=False)
+def _generating(StaticCache: Callable[..., Any], generate: Callable[..., Any]) -> tuple[Any, Any]:
+    """The simulated H100, with values so that the loop goes as it would, and the stretch in which eight texts get 16 tokens."""
+    size, gpu = Size(), simulate("H100", values=True, strict=False)
     shape = (size.layers, BATCH, size.heads, size.context, size.width // size.heads)
     with gpu, torch.no_grad():
         with torch.device(gpu.device):

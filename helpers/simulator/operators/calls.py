@@ -115,7 +115,9 @@ class Calls(CallMode):
         if hint is not None:
             raise RuntimeError(hint)
         if func is plain_attention:
-            return attention(*args, **kwargs, capability=machine.card.capability)
+            return torch.nn.functional.scaled_dot_product_attention(
+                *args, **kwargs
+            )  # the card's (`stand_ins`)
         if first is not None and first.is_meta:
             copy_lists(machine, func, args)
         pin, seen = kwargs.pop("pin_memory", None), machine.line.started
@@ -148,9 +150,9 @@ def stand_ins(machine: Machine) -> ExitStack:
     stack = ExitStack()
     _tensors(machine, stack)
     # Also for nn.MultiheadAttention: inside PyTorch's own Python functions the function mode is off.
-    fitting = partial(attention, capability=machine.card.capability)
-    _put(stack, torch.nn.functional, "scaled_dot_product_attention", fitting)
     on_gpu = lambda tensor: not machine.on_host(tensor)  # noqa: E731
+    fitting = partial(attention, on_gpu, capability=machine.card.capability)
+    _put(stack, torch.nn.functional, "scaled_dot_product_attention", fitting)
     for owner in (torch, private_torch.VF):  # torch.nn.functional asks the second
         _put(stack, owner, "dropout", partial(dropout, on_gpu))
         _put(stack, owner, "rms_norm", partial(rms_norm, on_gpu))

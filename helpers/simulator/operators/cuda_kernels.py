@@ -4,7 +4,8 @@ one kernel there and several elsewhere.
 For attention the choice follows aten/src/ATen/native/transformers/cuda/sdp_utils.cpp: on compute capability 9 and 10
 cuDNN's for 16-bit tensors of four dimensions with heads of up to 128 (cuDNN after 9.15); flash for such of up to 256 without a
 mask; the memory-efficient kernel for 32 bit and for masks; single operators ("math") for the rest.
-torch.nn.attention.sdpa_kernel's choices are kept. On meta tensors PyTorch would take the slow path of single operators.
+torch.nn.attention.sdpa_kernel's choices are kept. On meta tensors PyTorch would take the slow path of single operators, and
+on the CPU's, of `simulate(..., values=True)`, its own kernel.
 
 CUDA packs a list into as few launches as a kernel's arguments can describe (multi_tensor_apply in PyTorch's
 aten/src/ATen/native/cuda/MultiTensorApply.cuh, which torch installs under torch/include): tensors are cut into
@@ -17,13 +18,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from unittest import mock
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from helpers.pytorch import private_torch
 from helpers.simulator.operators.autocast import full_precision, lower_precision
@@ -170,16 +172,17 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 def attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+    on_gpu: Callable[[torch.Tensor], bool], query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
     is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, *,
     capability: tuple[int, int] = (9, 0),
 ) -> Any:  # fmt: skip
     """torch.nn.functional.scaled_dot_product_attention, by the kernel that CUDA would take.
 
     query: (batch, heads, length, head size); key and value: (batch, heads, other length, head size).
-    capability: the card's; below 8.0 there is no flash attention, and no fused kernel for bfloat16.
+    on_gpu: whose tensors are the simulated card's. capability: the card's; below 8.0 there is no flash attention, and no fused kernel for bfloat16.
     """
-    if query.is_meta:
+    ours = on_gpu(query) and _runs(query, value)
+    if ours:
         query, key, value, attn_mask = lower_precision(query, key, value, attn_mask)
         alike = query.dtype == key.dtype == value.dtype and query.shape[-1] == key.shape[-1]
         fused = query.dim() == 4 and alike and not (is_causal and attn_mask is not None)
@@ -204,7 +207,17 @@ def attention(
             efficient = aten._scaled_dot_product_efficient_attention
             return efficient(query, key, value, bias, needs_grad, dropout_p, is_causal, scale=scale)[0]
     plain = plain_attention
-    return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    with (
+        sdpa_kernel(SDPBackend.MATH) if ours and not query.is_meta else nullcontext()
+    ):  # not by the CPU's own kernel
+        return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+
+
+def _runs(query: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether the card's kernel can be run for these: with true values, where the CPU's own may stand for it
+    (`attention_on_cpu`)."""
+    autocast = torch.is_autocast_enabled("cpu")  # which casts what is called by its own name
+    return query.is_meta or (query.shape[-1] == value.shape[-1] and not autocast)
 
 
 def prefers_cudnn(capability: tuple[int, int]) -> bool:

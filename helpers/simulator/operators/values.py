@@ -17,6 +17,7 @@ would share their memory. What was made outside does not: where it is gone, a re
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,7 +26,10 @@ from helpers.pytorch import private_torch
 from helpers.pytorch.dispatch_mode import CallMode, Unseen
 from helpers.pytorch.tensors import tensors
 from helpers.simulator.machine import Machine, Storages
+from helpers.simulator.operators import shapes
+from helpers.simulator.operators.attention_on_cpu import ATTENTION
 from helpers.simulator.operators.calls import copy_lists, puts_number
+from helpers.simulator.operators.cuda_kernels import plain_attention
 from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import map_leaves
 
@@ -127,7 +131,7 @@ class ValueDispatch(Dispatch):
             with Unseen():  # the shadow's answer is thrown away: nobody else is to count it
                 answered = self.guard(self.answer, func, *like)
         try:
-            out = func(*args, **kwargs)
+            out = _for_real(func)(*args, **kwargs)
         except (
             Exception
         ):  # of the CPU's kernel, whose text may tell values: a program that reads on has waited for them
@@ -155,6 +159,10 @@ class ValueCalls(CallMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, machine, values, T = dict(kwargs or {}), self._machine, self._values, torch.Tensor
+        if func is plain_attention:
+            return torch.nn.functional.scaled_dot_product_attention(
+                *args, **kwargs
+            )  # the card's (`calls.stand_ins`)
         first = args[0] if args and isinstance(args[0], T) and args[0].device.type == "cpu" else None
         if first is None:
             device, pin = kwargs.get("device"), kwargs.pop("pin_memory", None)
@@ -330,10 +338,36 @@ class Recorder:
         guards = (torch.no_grad(), private_torch.DisableTorchFunction(), private_torch.DisableAutocast())
         with Unseen(), guards[0], guards[1], guards[2]:
             for func, args, kwargs, new in self._steps:
-                out = func(*map_leaves(args, _found), **map_leaves(kwargs, _found))
+                out = _for_real(func)(*map_leaves(args, _found), **map_leaves(kwargs, _found))
                 results = tensors(out)
                 for i, target in new:
                     target.copy_(results[i])
+
+
+def _for_real(func: Any) -> Callable[..., Any]:
+    """The operator, or what stands for it on a CPU."""
+    on_cpu = ATTENTION.get(func._overloadpacket)
+    if on_cpu is None:
+        return func  # type: ignore[no-any-return]
+
+    def complete(*args: Any, **kwargs: Any) -> Any:
+        """Its results as the card's kernel lays them, with those that only a GPU's has, as random states: zeros."""
+        found = on_cpu(*args, **kwargs)
+        with Unseen(), torch.no_grad():
+            on_meta = lambda leaf: leaf.to(_META) if isinstance(leaf, torch.Tensor) else leaf  # noqa: E731
+            like = shapes.run(func, map_leaves(args, on_meta), map_leaves(kwargs, on_meta))
+            return tuple(_laid_as(*pair) for pair in zip(like, found, strict=True))
+
+    return complete
+
+
+def _laid_as(like: Any, found: torch.Tensor | None) -> Any:
+    if not isinstance(like, torch.Tensor):
+        return like
+    if found is not None and found.stride() == like.stride():
+        return found
+    laid = torch.empty_strided(like.shape, like.stride(), dtype=like.dtype)
+    return laid.zero_() if found is None else laid.copy_(found)
 
 
 def _found(leaf: Any) -> Any:
