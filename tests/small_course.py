@@ -90,9 +90,14 @@ class Course:
         return Gradebook(f"sqlite:///{self.root / 'gradebook.db'}", "pytorch-performance-measured")
 
     def add(
-        self, student: str, nb: NotebookNode | None, scores: dict[str, float | None] | None, **who: str
+        self,
+        student: str,
+        nb: NotebookNode | None,
+        scores: dict[str, float | None] | None,
+        doubted: str = "",
+        **who: str,
     ) -> str:
-        """A student with a graded notebook and scores (``None``: not graded). Returns the submission's id, or ""."""
+        """A student with a graded notebook and scores (``None``: not graded). doubted: a test whose points a person is to see. Returns the submission's id, or ""."""
         if nb is not None:
             folder = self.root / "autograded" / student / LESSON
             folder.mkdir(parents=True)
@@ -105,7 +110,7 @@ class Course:
             for name in POINTS:
                 grade = book.find_grade(name, LESSON, LESSON, student)
                 grade.auto_score = scores.get(name)
-                grade.needs_manual_grade = grade.auto_score is None
+                grade.needs_manual_grade = grade.auto_score is None or name == doubted
             book.db.commit()
             return str(book.find_submission_notebook(LESSON, LESSON, student).id)
 

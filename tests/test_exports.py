@@ -23,6 +23,7 @@ def course(tmp_path_factory: pytest.TempPathFactory) -> Course:
     made.add("fay", None, {})
     (made.root / "submitted" / "fay" / LESSON).mkdir(parents=True)
     made.add("eve", graded({}, human=["=two cells define windows"]), POINTS | {"windows__hidden": None})
+    made.add("gus", graded({}, human=["=it is not the same"]), dict(POINTS), doubted="windows__hidden")
     made.add(
         "@SUM(1+1)", graded({}), dict.fromkeys(POINTS, 0.0), last_name="=cmd|' /C calc'!A0", first_name="\t+1"
     )
@@ -67,6 +68,7 @@ def test_by_exercise(lesson: exports.Lesson, tmp_path: Path) -> None:
         "dan": ("nothing handed in", "", "", ""),  # stock nbgrader exports 0.0
         "fay": ("not graded yet", "", "", ""),
         "eve": ("waits for a person", "", "5", ""),
+        "gus": ("waits for a person", "5", "5", ""),  # no total until somebody has looked
         "'@SUM(1+1)": ("graded", "0", "0", "0"),
     }
     assert {row["max"] for row in read.values()} == {"10"}
@@ -96,6 +98,7 @@ def test_canvas(table: exports.Lines) -> None:
         ["Lovelace, Ada", "4711", "ada", "A", "10"],  # an empty cell would clear Cy's 3
     ]
     assert f"cy: not gradable: {WHY}" in missing and "bob: nobody is called so there" in missing
+    assert "gus: waits for a person: '=it is not the same" in missing
 
 
 def test_moodle(table: exports.Lines) -> None:

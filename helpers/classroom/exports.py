@@ -5,8 +5,8 @@ python -m helpers.classroom.exports grades-01_storage_and_stride.csv exported.cs
 The first is what `make grade` writes, the second what the system itself exports (Canvas: Grades > Export; Moodle: Grades >
 Export > Plain text file). It says who is who there: one of its columns holds the names of the folders in submitted/. What
 is written has its columns about people and one of grades, for Canvas's Grades > Import and Moodle's Grades > Import > CSV
-file. A student without a score is left out, because both take an empty cell for "no grade" and would clear one that is
-there; the command says who that is, and why.
+file. A student without a score, or with one that waits for a person, is left out, because both take an empty cell for
+"no grade" and would clear one that is there; the command says who that is, and why.
 
 Formats. Canvas: "How do I import grades in the Gradebook?",
 https://community.canvaslms.com/t5/Instructor-Guide/How-do-I-import-grades-in-the-Gradebook/ta-p/807, and its reader,
@@ -110,10 +110,8 @@ def _row(
     state = GRADED
     if not any(_score(g) is not None for g in grades):
         state = NOT_GRADABLE if why else WAITS if report else UNGRADED if handed_in else MISSING
-    elif None in points.values():
-        state = WAITS
-    elif any(g.needs_manual_grade for g in grades):
-        notes.append("a person should look at it")
+    elif None in points.values() or any(g.needs_manual_grade for g in grades):
+        state = WAITS  # also where there are points, and a doubt
     total = None
     if state == GRADED:
         penalty = sum(n.late_submission_penalty or 0.0 for n in submission.notebooks)
