@@ -71,9 +71,10 @@ def answer(request: dict[str, Any], namespace: dict[str, Any]) -> dict[str, Any]
     if "filled" in request:
         return _once_more(subject, drive, request)
     reports = []
-    for case in request["cases"]:
-        with _uncollected(), knowing_earlier():
-            reports.append(_run(subject, drive, case, request)[0])
+    with knowing_earlier():
+        for case in request["cases"]:
+            with _uncollected(), knowing_earlier():
+                reports.append(_run(subject, drive, case, request)[0])
     return {"reports": reports}
 
 

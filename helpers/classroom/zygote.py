@@ -311,6 +311,7 @@ def main(control: socket.socket, alone: bool, bare: bool) -> None:
     what lessons use."""
     from helpers.check import probe  # noqa: F401 - it answers in each child
     from helpers.check.intact import Intact
+    from helpers.counters import watch
 
     if not bare:
         _load()
@@ -332,6 +333,7 @@ def main(control: socket.socket, alone: bool, bare: bool) -> None:
     )
     limits, given = _limits(), _inherited()  # before any notebook could change them
     gc.freeze()  # a child's collections pass over what is loaded here, and so do not copy its pages
+    watch.frozen = True
     _in_huge_pages()
     control.sendall(READY + b"\0")
     child = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -39,6 +40,7 @@ def formula(func: Any) -> Callable[..., int] | None:
     return next((ours for names, ours in _OURS.items() if re.fullmatch(names, name)), None)
 
 
+@cache
 def contracts(name: str) -> bool:
     """Whether an operator, by its name in a count ("aten.bmm"), is a product: whether it has a formula here."""
     namespace, _, operator = name.partition(".")
