@@ -230,7 +230,8 @@ def trial(
 
     before(n), after(n): one step on n rows, without and with the change. nothing(n): the control, rewritten in the
         same way as after, without the change. What the rewriting wins or loses is not the change's.
-    sizes: the numbers of rows that the claim is about, at least one; run no other ones.
+    You need not call all three.
+    sizes: the numbers of rows that the claim is about, one or more; run no others.
 
     It holds at n if the change leaves half of the operators or less. The first call at a size may set something up,
     in any of the three; this does not count. Counts do not scatter, times do.
@@ -351,8 +352,8 @@ def judge(promised: float, conditions: list[str], run: Callable[[str, str, int],
     """Try the claim that before ÷ after ≥ promised, under each of the conditions, and say what came out.
 
     run("change", condition, n): (before, after) of n ≥ 6 pairs. run("nothing", condition, n): the same for the control.
-        Pairs scatter, and the mean of a run is exact: an honest control raises no false alarm here.
-    most: pairs that you may run in all, 80 for each condition.
+        Pairs scatter, and the mean of a run is exact: neither trap above is set here.
+    most: pairs that you may run in all.
 
     Returns "confounded" if under one condition the control's interval leaves out 1; else "confirmed" if it holds under
     all, "refuted" if it fails under all, "partly" if it holds under one or more and fails under one or more; else
@@ -511,7 +512,8 @@ lesson.progress()
 #
 # **Exercise 18.3 — the border of a claim** (★★, 12 min)
 #
-# Find the smallest size from which the change halves the operators, with few trials.
+# Find the smallest size from which the change halves the operators, with few trials. Nothing else is rewritten here, so
+# `before` is the control.
 #
 # <details><summary>Hint 1</summary>Try the largest size first. If it does not hold there, it holds
 # nowhere.</details>

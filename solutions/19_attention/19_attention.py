@@ -224,8 +224,8 @@ def blockwise_attention(
 
     q: (…, n, d); k: (…, m, d); v: (…, m, e). All float32 or all float64; the same leading dimensions, perhaps none.
     m is 1 or more, n may be 0. Scores may be tens of thousands above or below 0.
-    k and v may be expanded views: slice them. If a product copies the slice, the copy counts; there is room for it in all tests.
-    A copy of the whole need not fit.
+    k and v may be expanded views: slice them. If a product copies the slice, that copy fits into the budget in all tests; a
+    copy of the whole need not.
     block: 1 or more; it need not divide m, and may be larger. causal: query i sees keys 0 to i only; then n is m.
 
     Returns (…, n, e), of q's dtype: what F.scaled_dot_product_attention(q, k, v, is_causal=causal) gives. Do not call that.
@@ -755,6 +755,7 @@ check_fused_attention(
     lying(2, 4, n=6, m=8, d=6, e=9, seed=18, layout="channels"),  # a pad leaves them so
     *(lying(2, 3, n=12, m=12, d=d, e=24, seed=d) for d in (8, 16, 8)),  # nothing is left from the call before
     lying(2, 2, n=1, m=64, d=16, e=16, seed=17, masked=True),
+    lying(2, 3, n=200, m=8, d=24, e=2, seed=19, layout="heads"),  # no room for a copy of q
 )
 ### END HIDDEN TESTS
 
@@ -786,7 +787,7 @@ def kept_blocks(rule, queries: int, keys: int, block: int) -> torch.Tensor:
 
     rule(b, h, i, j) → bool tensor: a mask_mod, as `causal` above. Call it with b = h = 0, and with int64 tensors i and j of
     positions, in shapes that broadcast. Its answer may be smaller than that: a rule that looks at i alone answers in i's shape.
-    queries, keys, block: 1 or more. A block at the end may be smaller; it is whole if all the pairs that exist are allowed.
+    queries, keys, block: 1 or more; queries may be many more than keys. A block at the end may be smaller; it is whole if all the pairs that exist are allowed.
 
     Returns an int64 table (⌈queries ÷ block⌉, ⌈keys ÷ block⌉).
 
@@ -829,6 +830,7 @@ check_kept_blocks(
     Blocks("causal", 7, 7, 1),
     Blocks("documents", 320, 320, 16, of=(50, 7, 143, 90, 30)),
     Blocks("dots", 200, 500, 20, of=(401,)),
+    Blocks("dots", 600, 30, 10, of=(401,)),  # many more queries: no room for a column of blocks
 )
 ### END HIDDEN TESTS
 
@@ -921,8 +923,8 @@ def chunked_cross_entropy(
     Returns the mean over the targets that count, of shape (). backward() works: also if the loss is multiplied before, and
     if two losses are made first and added up.
 
-    Budget, for one loss with rows ≤ n:
-    - FLOPs: forward twice (it may be run again), and once each gradient that is wanted.
+    Budget, for one loss:
+    - FLOPs: forward twice (it may be run again), and once each gradient that is wanted; make no other.
     - Peak live bytes: 4 arrays of a chunk's logits; three times the size of hidden if it wants a gradient, and the same for
       weight; 8 numbers for each token; and 4,096 bytes.
     - Saved bytes: hidden and weight once, 16 bytes for each token, and 4,096.
@@ -982,8 +984,8 @@ check_chunked_cross_entropy(
     Losses(8, 4, 6, rows=4, hidden=False, weight=False),
     Losses(7, 4, 6, rows=3, calls=2, factor=3.0),
     Losses(200, 16, 3000, rows=10, padded=25),
-    Losses(150, 32, 1000, rows=16, weight=False, turned=True),
-    Losses(150, 32, 1000, rows=16, hidden=False),
+    Losses(40, 64, 2000, rows=2, weight=False, turned=True),  # no room for the gradient that nobody wants
+    Losses(400, 64, 20, rows=8, hidden=False),
     Losses(128, 16, 1500, rows=16, calls=2),
 )
 ### END HIDDEN TESTS
@@ -1042,8 +1044,8 @@ you.against(
 # (<em>first fit</em>). Then no two rows can be joined.</details>
 #
 # <details><summary>Hint 2</summary>Make the four tables with <code>torch.full</code> and write slices into them.
-# <code>len(document)</code> is a plain number; <code>.tolist()</code> and <code>.item()</code> look into a tensor, and count as
-# waits.</details>
+# <code>len(document)</code> is a plain number; <code>.tolist()</code>, <code>.item()</code>, <code>t[bools]</code> and
+# <code>repeat_interleave</code> with a tensor of lengths look into a tensor, and count as waits.</details>
 #
 # <details><summary>The idea</summary><code>used</code> is a list with the tokens in each row. For document number i of n tokens: the first row with
 # <code>used[row] + n <= length</code>, else a new one; note (row, used[row]). Then write tokens, <code>torch.arange(n)</code>, i, and
