@@ -302,10 +302,10 @@ experiments.allocations(count(clip_in_four_copies, video, every=2, top=8, left=1
 def clip(video: torch.Tensor, every: int, top: int, left: int, size: int) -> torch.Tensor:
     """Frames 0, every, 2 * every, … of a video; of each, size rows from `top` and size columns from `left`.
 
-    video: (t, h, w, c) uint8, nothing empty, any strides, 0 too (`expand`), and any offset, on any device.
+    video: (t, h, w, c) uint8, nothing empty, any strides (0 too: `expand`) and offset, any device. every, size >= 1.
     Returns (f, c, size, size) float32 with f = ceil(t / every), contiguous and on video's device. Limits: 1 copy,
     1 new storage of 4 * f * c * size * size bytes; torch only: no NumPy, no `.item()`, no `.tolist()` (0 syncs).
-    ValueError if the crop does not fit into the frame: 0 <= top, top + size <= h, and the same for left and w.
+    ValueError unless the crop fits: 0 <= top, top + size <= h, and the same for left and w.
     """
     ### BEGIN SOLUTION
     h, w = video.shape[1:3]
@@ -506,7 +506,7 @@ def unflatten(
     """The index of the element in storage cell `cell`, or None if the tensor has none there. 0 operators.
 
     shape, stride, offset: what slicing, selecting, transposing and expanding can make of a contiguous tensor.
-    Where several elements share the cell (a stride of 0), the first one. Sizes may be as large as 10**30, so
+    Where several elements share the cell (a stride of 0), the first one. Sizes go from 0 to 10**30, so
     compute the index; a search through all elements would never end.
     """
     ### BEGIN SOLUTION
@@ -727,7 +727,7 @@ def windows(x: torch.Tensor, size: int, step: int = 1) -> torch.Tensor:
     """All windows of a 1-D tensor, one a row: row i is x[i * step : i * step + size].
 
     x: (n,), any dtype, stride and offset. Returns (1 + (n - size) // step, size), a view of x: 0 bytes allocated.
-    size, step >= 1. ValueError if size > n.
+    size, step >= 1: nothing less comes. ValueError if size > n.
     """
     ### BEGIN SOLUTION
     (n,), (s,) = x.shape, x.stride()
@@ -741,7 +741,7 @@ def diagonal_blocks(x: torch.Tensor, size: int) -> torch.Tensor:
     """The square blocks on the diagonal: block i is x[i * size : (i + 1) * size, i * size : (i + 1) * size].
 
     x: (n, n), any dtype, strides and offset. Returns (n // size, size, size), a view of x: 0 bytes allocated.
-    n, size >= 1. ValueError if size does not divide n.
+    n, size >= 1: nothing less comes. ValueError if size does not divide n.
     """
     ### BEGIN SOLUTION
     n, (s0, s1) = x.shape[0], x.stride()

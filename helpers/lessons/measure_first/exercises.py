@@ -279,6 +279,9 @@ def _runs_to_see() -> dict[str, Pair]:
     one_bad = np.where(np.arange(13) == 4, 4.0, 1.0)
     turn = np.arange(13) % 2  # which of the pair ran first
     first, second = 2 * np.arange(13) + turn, 2 * np.arange(13) + 1 - turn  # places of before and after
+    # wins among losses of the same sizes: who weighs the differences is to say the same as who counts them
+    won = np.diff(np.arange(1300) * 682 // 1300, append=682) > 0
+    even = np.linspace(0.004, 0.016, 1300) * np.where(won, -1, 1)
     slowing, jump = np.linspace(1, 3, 26), np.where(np.arange(26) < 13, 1.0, 1.5)
     slowed = [base * slowing[first], other * slowing[second] / 1.1]
     jumped = [base * jump[first], other * jump[second]]
@@ -286,6 +289,7 @@ def _runs_to_see() -> dict[str, Pair]:
         "clearly faster": [base, other / 1.5],
         "clearly slower": [base, other * 1.2],
         "1,300 pairs, of which after won 780": [np.ones(1300), np.tile([0.98, 0.98, 0.98, 1.01, 1.01], 260)],
+        "1,300 pairs, of which after won 682": [np.ones(1300), np.exp(even)],  # 8 % of tosses are as uneven
         "the same code": [base, other],
         "the same code; half-way the machine becomes 1.5 times as slow": jumped,
         "10 % faster, on a machine that slows threefold": slowed,

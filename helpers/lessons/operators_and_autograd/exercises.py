@@ -321,8 +321,8 @@ def check_grad_norms(
     if memory:
         known["budget"] = _operators_and_peak
         note = (
-            "A gradient of every sample is batch × width × k numbers, and as many pieces for every batch grow with it. "
-            "The length needs far fewer."
+            "A gradient of every sample is batch × width × k numbers, and as many pieces for every batch grow with it; "
+            "batch × batch numbers grow faster. The length needs far fewer."
         )
     if graphs:
         want, known["drive"] = [{"norms": norms} | _NO_GRAPH for norms in want], _with_graphs_named
