@@ -212,10 +212,10 @@ you.against(best, on_the_map(tried), evidence="simulated (H100)", what="helps mo
 #
 # **Exercise 3.1 — name the bottleneck** (★★, 8 min)
 #
-# Write the map as a function. The traces come from simulated cards, with noise and without, from a machine without a
+# Write the map as a function. The traces come from simulated cards (some with noise), from a machine without a
 # GPU, or are laid out as a real card writes them. You need `t.has_gpu`, `shares(t)` with its fields `computes` and `waits`
 # (both from 0 to 1), and `trace.idle(t)`: its `seconds` is a dict from cause to seconds, its `total` the sum. The cause that
-# you need is `"waiting for a copy"`, which may be missing. This is how the words correspond:
+# you need is `"waiting for a copy"`, which may be missing.
 #
 # | on the map | `bottleneck` returns | `trace.classify` says |
 # |---|---|---|
@@ -239,8 +239,8 @@ def bottleneck(t: trace.Trace) -> str:
     t: a steady stretch of a program, with or without ProfilerSteps, on one or more streams.
     "GPU": it computes nearly always, whatever the CPU does. "CPU": it hardly ever waits for the GPU, which idles. Both wait: "copies",
     if a copy between host and GPU runs for more than half of the time in which nothing computes, else "syncs".
-    No case lies near a border: the GPU computes over 90 % of the time or under 75 %, the CPU waits over 25 % or
-    under 10 %, a copy runs for over 55 % of the idle time or under 45 %.
+    No case lies near a border: the GPU computes over 90 % of the time (nearly always) or under 75 % (it idles), the CPU
+    waits over 25 % or under 10 % (hardly), a copy runs for over 55 % of the idle time or under 45 %.
     Not by asking `trace.classify`: that is closed while the tests run.
     """
     ### BEGIN SOLUTION
@@ -406,12 +406,12 @@ def train(
 
     gpu: has torch.cuda's names. model: on gpu.device; all its parameters are trained, in place; it treats each row
     alone (no batch norm, no dropout). batches: (x, y) on gpu.device, which stay as they are, perhaps none; x: (B, f);
-    y: (B,), classes, or −1 for a row without a label, which does not count. x is finite in such rows (else its gradient, 0 · inf, would be NaN). A batch with a loss
-    that is not finite (or without any label) changes nothing and is counted as skipped; one with a finite loss
-    counts, also if its gradient's norm overflows.
+    y: (B,), classes, or −1 for a row without a label, which does not count. x is finite in such rows (0 · inf would be
+    NaN). A batch with a loss that is not finite (or without any label) changes nothing and is counted as skipped; one
+    with a finite loss counts, also if its (finite) gradient's norm overflows.
 
-    Returns one list for every log_every steps: [step, mean loss, accuracy, skipped batches], as train_plain does;
-    0 for a mean of nothing.
+    Returns one list for each full stretch of log_every steps: [step, mean loss, accuracy, skipped batches], as
+    train_plain does; 0 for a mean of nothing.
 
     Budget: len(batches) // log_every + 2 waits: one for each line of the log, and two for setting up.
     """

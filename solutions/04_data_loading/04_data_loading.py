@@ -139,12 +139,12 @@ def choose_workers(
     """The number of DataLoader workers for given stage times, by the model above.
 
     wait_us, cpu_us: µs that a worker waits and computes for one batch, ≥ 0. step_us: µs of a training step, ≥ 1, which
-    ends with a wait for the GPU and takes none of the `cores` ≥ 1 from the workers. batch_bytes ≥ 1: W · prefetch
-    batches must fit into shared_bytes (the one that the loop holds is not counted). No test depends on how a float
-    is rounded.
+    ends with a wait for the GPU and takes none of the `cores` ≥ 1 from the workers. batch_bytes, prefetch ≥ 1:
+    W · prefetch batches must fit into shared_bytes ≥ 0 (without the one that the loop holds). No test depends
+    on how a float is rounded.
 
     Returns {"workers": W, "step_us": t, "limit": l}. W: the smallest number with the shortest step, among those that
-    fit (0 always does: it takes step + wait + cpu). t: that step's µs (a float or an int). l: the first that is true:
+    fit (0 always does: it takes step + wait + cpu). t: that step's µs (float or int). l: the first that is true:
         "model": t is step_us.
         "cores": W ≥ 1, and t is cpu_us ÷ cores.
         "memory": more workers would help, but do not fit.
@@ -299,11 +299,11 @@ class Shared(IterableDataset):
     seed: the same everywhere.
 
     set_epoch(e): sets the epoch, 0 at first. Iterating yields this process's share of the samples. All shares together
-    hold each sample once, also if there are as many workers as samples, or more. The order depends on seed and epoch
-    and on nothing else: iterated again, or by two iterators at once, it is the same; in another epoch it is another.
-    All samples are shuffled, and then shared out: a share is not a run of neighbours, and holds other samples in
-    another epoch. The global generators (torch, random, NumPy) stay in the state that they had: the training's own
-    random numbers come from them.
+    hold each sample once, also with as many workers as samples, or more. The order depends on seed and epoch
+    alone: iterated again, or by two iterators at once, it is the same; in another epoch it is another (tested from 13
+    samples on). All samples are shuffled, and then shared out: a share is not a run of neighbours, and holds other
+    samples in another epoch. The training finds the global generators (torch, random, NumPy) as it left them, also
+    between samples: its random numbers come from them.
 
     Budgets: the shares' sizes differ by at most 1; a process reads no sample but its own, each once.
     """
@@ -701,11 +701,12 @@ class Documents(Dataset):
 
     len(d) is n. d[i] is document i, a 1-D tensor of dtype uint16 that does not lie in the map (torch.from_numpy makes
     one of a copy); IndexError unless 0 ≤ i < n. d.__getitems__(indices) is the list of these documents, in the order
-    of indices (at least one, all different).
+    of indices (at least one; all valid and different).
 
     Budgets: every call reads 2 bytes for each token it returns, no more and no less, and keeps none of them. In
     __getitems__, indices that follow one another (7, 8, 9) are read by one slice: at most one read for each such run.
-    The map is opened at the first read, once in a process. Pickled, before or after use: the bytes of ends + 1,000.
+    A data set opens the map once, at its first read; one that comes out of a pickle, at its own. Pickled, before or
+    after use: the bytes of ends + 1,000.
     """
 
     def __init__(self, open_map: Callable[[], Any], ends: np.ndarray) -> None:

@@ -404,18 +404,18 @@ experiments.races_table({"ring_racy": experiments.try_pages(ring_racy)})
 # The second row: a copy fills a buffer that a product (`aten.mm`) may still read. The first row, `memory reused`, means:
 # somebody writes into a dead tensor's memory, and nothing puts this after the other stream's last use. Just before the
 # program, a tensor was filled with zeros (`aten.zero_`) and dropped; a buffer gets its memory. Work in the default stream
-# comes after the zeros. But `side` fills the buffer, and `side` waits for nothing.
+# comes after the zeros. But `side`, which fills the buffer, waits for nothing.
 #
 # **Exercise 5.2 — two buffers in turn** (★★★, 15 min)
 #
 # Repair the program, and keep what overlaps.
 #
-# <details><summary>Hint 1</summary>The memory of the buffers: before the loop, <code>side</code> has to wait once for
+# <details><summary>Hint 1</summary>The memory of the buffers: before the loop, <code>side</code> must wait once for
 # the stream in which they were made.</details>
 #
 # <details><summary>Hint 2</summary>The copy must come after the last use of <i>its own</i> buffer, two steps ago.
-# <code>side.wait_stream(...)</code> would wait for the step before as well: then nothing overlaps. An event recorded
-# after each use can be waited for later.</details>
+# <code>side.wait_stream(...)</code> also waits for the step before, if that is launched: then nothing overlaps.
+# An event recorded after each use can be waited for later.</details>
 #
 # <details><summary>The idea</summary>After making the buffers, <code>side.wait_stream(gpu.current_stream())</code>; one
 # event for each buffer, recorded after the product; before the copy, <code>side.wait_event(used[i % 2])</code>.</details>
@@ -426,8 +426,8 @@ def ring(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
     """Sum of all elements of x @ x for each page x. pages: n ≥ 1 pinned (d, d) CPU tensors. Returns (n,) on gpu.device.
 
     Each page is copied and each x @ x computed, once: it stands for the work that copies hide behind. The caller does
-    not change the pages. Memory: the allocator's reserved bytes may grow by 5 pages (two buffers, one or two products,
-    one to spare), however many pages there are. No races, also between two calls.
+    not change the pages. Memory: a call may add 5 pages to the allocator's reserved bytes (two buffers, one or two
+    products, one to spare), for any n. No races, also between two calls.
     Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's copy, K its product and sum.
     """
     ### BEGIN SOLUTION
@@ -704,9 +704,9 @@ you.against(races, experiments.races_table(racy), evidence="simulated (H100)", w
 def squares(gpu: Any, pages: list[torch.Tensor]) -> torch.Tensor:
     """Sum of all elements of x @ x for each page x. pages: n ≥ 1 pinned (d, d) CPU tensors. Returns (n,) on gpu.device.
 
-    Each page is copied and each x @ x computed, once. The caller does not change the pages. No races, also between two
-    calls. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's copy, K its product and sum. Memory is not limited
-    (the next section says why).
+    Each page is copied and each x @ x computed, once: it stands for work, so no short cut by algebra. The caller does
+    not change the pages. No races, also between two calls. Simulated time ≤ C + n · (max(C, K) + 60 µs): C a page's
+    copy, K its product and sum. Memory is not limited (the next section says why).
     """
     ### BEGIN SOLUTION
     side, sums = gpu.Stream(), []
@@ -724,7 +724,8 @@ def norms(gpu: Any, chunks: list[torch.Tensor]) -> list[float]:
     """Sum of all elements of x @ x for each chunk x, as Python numbers. chunks: n ≥ 1,
     (d, d) each, on gpu.device; they stay as they are.
 
-    Each x @ x is computed, once. No races. The host waits for the GPU at most twice, however many chunks there are.
+    Each x @ x is computed, once, as in squares. No races. The host waits for the GPU at most twice, however many
+    chunks there are.
     """
     ### BEGIN SOLUTION
     arrived = [(x @ x).sum().to("cpu", non_blocking=True) for x in chunks]
@@ -901,15 +902,16 @@ def pipeline(
     """Decode, copy in, compute, copy out and save n ≥ 0 batches. All are saved on return.
 
     pages, results: two pinned CPU tensors each, for batches on their way in and out.
-    decode(i, page): the host fills a page; takes D seconds. Called for 0, 1, …, n − 1, each once.
+    decode(i, page): the host fills a page; takes D seconds. Called for 0, 1, …, n − 1, each once, in order.
     compute(x) -> y: launches kernels in the current stream, K seconds; x on gpu.device, shaped like a page, y like
         a result. It keeps neither. Call it in the stream that is current when you are called.
-    save(i, result): the host reads a page; takes S seconds. Called for 0, 1, …, n − 1, each once, in order.
+    save(i, result): the host reads a page; takes S seconds. Called likewise.
 
     No races, the host's own included. You may be called within `with gpu.stream(…)`.
     Simulated time ≤ n · (m + 100 µs) + 2 · (D + C + K + B + S): m = max(D + S, C, K, B), with C and B the copies in
     and out. The second term fills and empties the pipeline. In every test m is more than all the others together,
-    so one batch ahead is enough. Memory may hold what the GPU still works on: the caller may have dropped it.
+    so one batch ahead is enough. A tensor that you make may get memory on which the GPU still works: that of one which
+    the caller dropped.
     """
     ### BEGIN SOLUTION
     up, down, here = gpu.Stream(), gpu.Stream(), gpu.current_stream()

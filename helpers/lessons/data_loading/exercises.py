@@ -351,6 +351,16 @@ def _random_states() -> tuple[Any, ...]:
     return torch.get_rng_state().tolist(), random.getstate(), pickle.dumps(np.random.get_state())
 
 
+def _seed_globally(number: int) -> None:
+    for seeded in (torch.manual_seed, random.seed, np.random.seed):
+        seeded(number)
+
+
+def _drawn() -> tuple[float, ...]:
+    """A number from each global generator."""
+    return torch.rand(()).item(), random.random(), np.random.random()
+
+
 def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
     """What each process yields and reads: with stand-ins for the workers, or with real ones in a DataLoader."""
     asked = Epochs(**fields)
@@ -369,21 +379,25 @@ def _share_out(Shared: Any, **fields: Any) -> list[dict[str, Any]]:
                 # the copy that its process was sent, from epoch to epoch
                 mine = processes.setdefault((rank, w), copy.deepcopy(dataset))
                 mine.set_epoch(epoch)
-                for seeded in (torch.manual_seed, random.seed, np.random.seed):  # workers have their own
-                    seeded(100 * rank + w + len(shares))
+                _seed_globally(own := 100 * rank + w + len(shares))  # workers have their own
                 if workers:
                     info = SimpleNamespace(id=w, num_workers=workers, seed=w, dataset=mine)
                     private_torch.worker._worker_info = info  # type: ignore[assignment]
-                before, taken = _random_states(), source._taken
+                got, drawn, taken = [], [], source._taken
                 try:  # each rank is a program of its own, and in each Python salts the hash of a text anew
                     with patch(
                         "builtins.hash", lambda of, r=rank, h=hash: h((r, of) if isinstance(of, str) else of)
                     ):
-                        got, reads = list(mine), source._taken - taken
+                        for sample in mine:  # a training draws numbers of its own between two samples
+                            got.append(sample)
+                            drawn.append(_drawn())
+                        reads, after = source._taken - taken, _random_states()
                         again = [*zip(mine, mine)] == [(v, v) for v in got]  # noqa: B905 - by two iterators at once
                 finally:
                     private_torch.worker._worker_info = None
-                same = _random_states() == before
+                same = _random_states() == after
+                _seed_globally(own)
+                same &= drawn == [_drawn() for _ in got] and _random_states() == after
                 got = [int(v) for v in got]
                 shares.append({"epoch": epoch, "got": got, "reads": reads, "again": again, "same": same})
     return shares
@@ -461,7 +475,7 @@ def _wrong_share(samples: int, shares: list[dict[str, Any]]) -> str | None:
         if t["reads"] != len(got):
             return f"a process read {t['reads']} samples to yield {len(got)}"
         if not t["same"]:
-            return "iterating changed the state of a global generator (torch, random or NumPy)"
+            return "after a sample, or at the end, a global generator (torch, random, NumPy) is not as the training left it"
     return None
 
 
