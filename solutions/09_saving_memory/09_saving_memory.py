@@ -786,14 +786,14 @@ def checkpointed(fn, *inputs: torch.Tensor) -> torch.Tensor:
 
     fn: a module or a function of tensors, returns one tensor; it may draw random numbers (dropout), and may use
     weights, of which some need gradients. inputs: floating tensors, at least one needs a gradient, whichever. Used with .backward(),
-    once for each call, checkpoints after one another.
+    once for each call, checkpoints after one another, none inside another.
 
     Result, gradients of inputs and of weights, and the random numbers drawn *later*, are those of fn(*inputs). Backward
     uses only what the second run of fn made: the tests change a tensor inside fn between the two. The inputs are let go
     as soon as their part's backward is through.
 
-    Budget: fn's FLOPs of forward twice (the last matmul need not be run again) and of backward once, with gradients of
-    those inputs and weights only that need one; peak live bytes
+    Budget: at most fn's FLOPs of forward twice and of backward once, with gradients of those inputs and weights only
+    that need one; peak live bytes
     at most a tenth more than torch.utils.checkpoint's, and 8 KiB per checkpoint for the generator's state. That
     module is not to be used, under any name.
     """
@@ -946,9 +946,9 @@ def offloaded(parameters: list[nn.Parameter], put, get, min_bytes: int):
     parameter or view of one. What is smaller stays as it is. A tensor that two operators save is put for each of them.
     (Once for both is accepted. But an address does not tell: it is given again once its tensor has gone.)
 
-    Gradients are those without it, bit for bit. Budget: bytes put, and bytes got, are the saved bytes that the
-    rule above names; peak live bytes (host not counted) at most those of the plain step minus half of the bytes put.
-    Backward uses what get() gives: in some tests the host halves the numbers.
+    Backward uses what get() gives. If that is what was put, gradients are those without it, bit for bit. (In some tests
+    the host halves the numbers.) Budget: bytes put, and bytes got, at most the saved bytes that the rule above names;
+    peak live bytes (host not counted) at most those of the plain step minus half of the bytes put.
     """
     ### BEGIN SOLUTION
     stay = {p.untyped_storage().data_ptr() for p in parameters}

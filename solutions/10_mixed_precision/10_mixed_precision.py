@@ -239,7 +239,7 @@ experiments.off_by(exact, losses)
 # **Exercise 10.1 — place the casts** (★★, 12 min)
 #
 # Write `plain_loss` with casts. Every matmul, forward and backward, gets fp16 inputs: on a GPU that is the saving. Loss
-# and gradients are fp32, and close to those of `plain_loss`. No number is cast twice. The tests do not allow `torch.autocast`.
+# and gradients are fp32, and close to those of `plain_loss`. No weight is cast twice. The tests do not allow `torch.autocast`.
 #
 # <details><summary>Hint 1</summary>Ask of each line's result: how large can it get? Is it part of a running sum? Three
 # results must be fp32, and one of the three is the loss.</details>
@@ -439,8 +439,8 @@ def aligned(weights: list[torch.Tensor], biases: list[torch.Tensor], multiple: i
     except after the last. forward takes x: (rows, in_0), any number of rows, and returns (rows, out_last) as
     the plain net computes it (relative error 1e-4). Inputs are left as they are.
 
-    Budgets: FLOPs exactly those of M, N and K rounded up to their next multiples. Bytes allocated: when forward is made,
-    twice the padded weights and biases; in each call of forward, the padded x and 3 arrays of each layer's padded output.
+    Budgets: FLOPs exactly those of M, N and K rounded up to their next multiples. Bytes allocated, at most: when forward is
+    made, twice the padded weights and biases; in each call, one padded x and 3 arrays of each layer's padded output.
     No syncs.
     """
     ### BEGIN SOLUTION
@@ -484,6 +484,7 @@ check_aligned(
     net((5, 3), 1, rows=(7, 2)),
     net((14, 20, 9), 6, rows=(10, 12)),
     net((40, 60, 30), 8, rows=(3,) * 12),
+    net((700, 8, 3), 8, rows=(33, 9, 17)),  # a padded x is nearly all of the memory
 )
 ### END HIDDEN TESTS
 
@@ -782,7 +783,7 @@ class Scaler:
 
     At least one parameter has a gradient, of any size and strides, and scales may fall below 1 (2^-20 to 2^100).
     Right when weights, momenta, scales and skipped steps are those of torch.amp.GradScaler. Budget: the CPU
-    waits once for each training step. torch's own scaler and its `_amp_` operators are for later.
+    waits at most once for each training step. torch's own scaler and its `_amp_` operators are not to be used.
     """
 
     def __init__(
@@ -957,7 +958,8 @@ for name, size in scales.items():
 def decode(bits: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
     """The values of bit patterns.
 
-    bits: int64, any shape, each from 0 to 2^(1 + exponent + mantissa) − 1. exponent: 2 to 8, mantissa: 1 to 23.
+    bits: int64, any shape and strides, left as it is, each from 0 to 2^(1 + exponent + mantissa) − 1.
+    exponent: 2 to 8, mantissa: 1 to 23.
     Returns float64 of that shape, exact. Budget: 60 operators however many numbers there are, no syncs.
     """
     ### BEGIN SOLUTION
@@ -973,8 +975,8 @@ def decode(bits: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
 def encode(x: torch.Tensor, exponent: int, mantissa: int) -> torch.Tensor:
     """The bit patterns of the values nearest to x; of two equally near, the one whose last bit is 0.
 
-    x: float32, any shape and strides; left as it is, like bits above. exponent: 2 to 8, mantissa: 1 to 23. Returns int64 of that shape. What rounds beyond
-    the largest value is infinite. −0.0 keeps its sign. NaN, whatever its sign, becomes sign 0, all ones in the
+    x: float32, any shape and strides, left as it is. exponent: 2 to 8, mantissa: 1 to 23. Returns int64 of that
+    shape. What rounds beyond the largest value is infinite. −0.0 keeps its sign. NaN, whatever its sign, becomes sign 0, all ones in the
     exponent, and of the mantissa the highest bit alone. Budget as above.
     """
     ### BEGIN SOLUTION

@@ -483,7 +483,7 @@ def _fits(report: check.Report) -> str | None:
         return f"{at}results of matmuls take {results[:6]} … bytes, wanted {wide[:6]} …, padded"
     if counts["bytes_allocated"] > limit:
         took = f"{counts['bytes_allocated']:,} bytes allocated (limit {limit:,})"
-        return f"{at}values and FLOPs right, but {took}. Are weights padded in each forward?"
+        return f"{at}values and FLOPs right, but {took}. Are weights padded in each forward, or x twice?"
     return None
 
 
