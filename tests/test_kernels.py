@@ -37,6 +37,16 @@ def total_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def
 
 
 @triton.jit
+def row_by_row_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.arange(0, BLOCK)
+    for row in range(0, 3):
+        start = tl.load(x + row)  # a comparison of integers, and one of floats; a mask that is a number
+        mask = (at < n) & (tl.program_id(0) + row < 2) & (start > 0.5)
+        tl.store(out + row * n + at, start + at, mask=mask)
+        tl.store(out + 2 * n + at, start, mask=(row == 2) & (start > 0.5))
+
+
+@triton.jit
 def lanes_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n))
@@ -128,6 +138,16 @@ def test_elements_bytes_and_lanes(dtype: torch.dtype) -> None:
     assert launch.stores == {"out": kernels.Moved(10, 10 * size, 12)}
     assert (seen.loads, seen.stores, seen.bytes, seen.programs) == (10, 10, 20 * size, 3)
     assert seen.lanes == 12
+
+
+@needs_triton
+def test_a_block_s_mask_and_a_number_s_are_one() -> None:
+    """As Triton's compiler has it, and not the interpreter that comes with it."""
+    out = torch.zeros(9)
+    with kernels.watch() as seen:
+        row_by_row_kernel[(1,)](torch.tensor([1.0, 0.0, 4.0]), out[:6], 2, BLOCK=4)
+    assert out.tolist() == [1, 2, 0, 0, 4, 4, 4, 4, 0]
+    assert [one.refused for one in kernels.compiled(seen, whole=False)] == [""]
 
 
 @needs_triton
@@ -387,7 +407,7 @@ def test_what_is_relied_on_of_triton() -> None:
     for of, names in (
         (
             interpreter.InterpreterBuilder,
-            "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas",
+            "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas create_icmpSLT create_fcmpOLT",
         ),
         (interpreter.InterpretedFunction, "run __call__"),
         (interpreter.ASTTransformer, "visit_Assign visit_Compare"),

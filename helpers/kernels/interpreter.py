@@ -133,10 +133,11 @@ def _interpret_all(interpreter: Any, tl: Any) -> None:
 
 
 def _listen(interpreter: Any, tl: Any) -> None:
-    """Wrap what loads, stores and launches."""
+    """Wrap what loads, stores, compares and launches."""
     builder, function = interpreter.InterpreterBuilder, interpreter.InterpretedFunction
     rmw, cas = builder.create_atomic_rmw, builder.create_atomic_cas
     load, store = builder.create_masked_load, builder.create_masked_store
+    comparing = [name for name in vars(builder) if name.startswith(("create_icmp", "create_fcmp"))]
     combining = interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan
 
     def moved(pointers: Any, mask: Any, verb: str, *ways: str) -> Any:
@@ -184,6 +185,14 @@ def _listen(interpreter: Any, tl: Any) -> None:
 
     def atomic_cas(self: Any, pointers: Any, *rest: Any) -> Any:
         return cas(self, moved(pointers, None, "changes", "loads", "stores"), *rest)
+
+    def compared(by: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+        """Triton's own has the type of what was compared: `mask & (row < rows)` then makes integers, and is no mask."""
+
+        def run(self: Any, left: Any, right: Any) -> Any:
+            return interpreter.TensorHandle(by(self, left, right).data, tl.int1)
+
+        return run
 
     class Rewriter(ast.NodeTransformer):
         visit_Compare = interpreter.ASTTransformer.visit_Compare
@@ -271,6 +280,8 @@ def _listen(interpreter: Any, tl: Any) -> None:
 
     builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
     builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
+    for name in comparing:
+        setattr(builder, name, compared(getattr(builder, name)))
     function.run, function.__call__ = launched, called
     interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan = map(combined, combining)
     # Triton's own way cuts a text by lines that begin with "def ", also within texts
