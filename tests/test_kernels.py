@@ -47,6 +47,14 @@ def row_by_row_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untype
 
 
 @triton.jit
+def number_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    for at in range(0, 3):
+        tl.store(out + at, tl.load(x + at, mask=at < n, other=0))
+        tl.store(out + 3 + at, tl.load(x + at, mask=at < n, other=BLOCK))
+        tl.store(out + 6 + at, tl.load(x + at, mask=at < n))
+
+
+@triton.jit
 def lanes_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n))
@@ -240,6 +248,13 @@ def test_masked_lanes_without_other_hold_no_number(dtype: torch.dtype) -> None:
 
 
 @needs_triton
+def test_one_number_that_is_masked_is_other_and_0_is_no_less_than_another() -> None:
+    out = torch.zeros(9)
+    number_kernel[(1,)](torch.ones(3), out, 1, BLOCK=8)
+    assert out[:7].tolist() == [1, 0, 0, 1, 8, 8, 1] and out[7:].isnan().all()
+
+
+@needs_triton
 def test_a_pointer_reaches_no_further_than_the_tensors() -> None:
     x, room = torch.arange(5.0), torch.zeros(64)
     out = torch.empty(0).set_(torch.zeros(5).untyped_storage(), 0, (5,))
@@ -410,6 +425,7 @@ def test_what_is_relied_on_of_triton() -> None:
             "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas create_icmpSLT create_fcmpOLT",
         ),
         (interpreter.InterpretedFunction, "run __call__"),
+        (interpreter.TritonSemantic, "load"),
         (interpreter.ASTTransformer, "visit_Assign visit_Compare"),
         (interpreter.ReduceOps, "generic_reduce"),
         (interpreter.ScanOps, "generic_scan"),
