@@ -1256,7 +1256,8 @@ def norm_kernel(x, weight, y, rstd, row_step, column_step, columns, eps, BLOCK: 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
     """(y, r) as above, by kernels alone. x: (rows, columns), both at least 1, columns at most 4,096, float32, float16 or
-    bfloat16, any strides; weight: (columns,), contiguous, x's dtype. Returns y (rows, columns), contiguous, x's dtype, and r (rows,) float32. Computed in float32.
+    bfloat16, any strides; weight: (columns,), contiguous, x's dtype. Returns y (rows, columns), contiguous, x's dtype, and r
+    (rows,) float32. Computed in float32.
 
     Budget: 2 · rows · columns elements loaded, rows · columns + rows stored.
     """
