@@ -37,6 +37,24 @@ def total_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def
 
 
 @triton.jit
+def row_by_row_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.arange(0, BLOCK)
+    for row in range(0, 3):
+        start = tl.load(x + row)  # a comparison of integers, and one of floats; a mask that is a number
+        mask = (at < n) & (tl.program_id(0) + row < 2) & (start > 0.5)
+        tl.store(out + row * n + at, start + at, mask=mask)
+        tl.store(out + 2 * n + at, start, mask=(row == 2) & (start > 0.5))
+
+
+@triton.jit
+def number_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    for at in range(0, 3):
+        tl.store(out + at, tl.load(x + at, mask=at < n, other=0))
+        tl.store(out + 3 + at, tl.load(x + at, mask=at < n, other=BLOCK))
+        tl.store(out + 6 + at, tl.load(x + at, mask=at < n))
+
+
+@triton.jit
 def lanes_kernel(x, out, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     at = tl.arange(0, BLOCK)
     tl.store(out + at, tl.load(x + at, mask=at < n))
@@ -131,6 +149,16 @@ def test_elements_bytes_and_lanes(dtype: torch.dtype) -> None:
 
 
 @needs_triton
+def test_a_block_s_mask_and_a_number_s_are_one() -> None:
+    """As Triton's compiler has it, and not the interpreter that comes with it."""
+    out = torch.zeros(9)
+    with kernels.watch() as seen:
+        row_by_row_kernel[(1,)](torch.tensor([1.0, 0.0, 4.0]), out[:6], 2, BLOCK=4)
+    assert out.tolist() == [1, 2, 0, 0, 4, 4, 4, 4, 0]
+    assert [one.refused for one in kernels.compiled(seen, whole=False)] == [""]
+
+
+@needs_triton
 def test_a_block_of_which_nothing_is_loaded_has_lanes() -> None:
     x, out = torch.zeros(8), torch.zeros(8)
     with kernels.watch() as seen:
@@ -217,6 +245,13 @@ def test_masked_lanes_without_other_hold_no_number(dtype: torch.dtype) -> None:
     lanes_kernel[(1,)](x, out, 5, BLOCK=8)
     assert torch.equal(out[:5], x)
     assert out[5:].isnan().all() if dtype.is_floating_point else (out[5:] == -1).all()
+
+
+@needs_triton
+def test_one_number_that_is_masked_is_other_and_0_is_no_less_than_another() -> None:
+    out = torch.zeros(9)
+    number_kernel[(1,)](torch.ones(3), out, 1, BLOCK=8)
+    assert out[:7].tolist() == [1, 0, 0, 1, 8, 8, 1] and out[7:].isnan().all()
 
 
 @needs_triton
@@ -387,9 +422,10 @@ def test_what_is_relied_on_of_triton() -> None:
     for of, names in (
         (
             interpreter.InterpreterBuilder,
-            "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas",
+            "create_masked_load create_masked_store create_atomic_rmw create_atomic_cas create_icmpSLT create_fcmpOLT",
         ),
         (interpreter.InterpretedFunction, "run __call__"),
+        (interpreter.TritonSemantic, "load"),
         (interpreter.ASTTransformer, "visit_Assign visit_Compare"),
         (interpreter.ReduceOps, "generic_reduce"),
         (interpreter.ScanOps, "generic_scan"),

@@ -37,11 +37,13 @@ class NeedsTriton(RuntimeError):
 
 
 class _Running:
-    """The launch that runs now, where its pointers may reach, and which program stored at an address."""
+    """The launch that runs now, where its pointers may reach, which program stored at an address, and whether the load that runs
+    now has an `other`."""
 
     launch: Launch | None = None
     within: tuple[Region, ...] = ()
     storer: ClassVar[dict[int, Any]] = {}
+    with_other: bool = False
 
 
 def available() -> bool:
@@ -133,10 +135,12 @@ def _interpret_all(interpreter: Any, tl: Any) -> None:
 
 
 def _listen(interpreter: Any, tl: Any) -> None:
-    """Wrap what loads, stores and launches."""
+    """Wrap what loads, stores, compares and launches."""
     builder, function = interpreter.InterpreterBuilder, interpreter.InterpretedFunction
+    semantic, whole_load = interpreter.TritonSemantic, interpreter.TritonSemantic.load
     rmw, cas = builder.create_atomic_rmw, builder.create_atomic_cas
     load, store = builder.create_masked_load, builder.create_masked_store
+    comparing = [name for name in vars(builder) if name.startswith(("create_icmp", "create_fcmp"))]
     combining = interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan
 
     def moved(pointers: Any, mask: Any, verb: str, *ways: str) -> Any:
@@ -158,13 +162,22 @@ def _listen(interpreter: Any, tl: Any) -> None:
     def _all(pointers: Any) -> Any:
         return interpreter.np.ones_like(pointers.data, dtype=bool)
 
+    def semantic_load(self: Any, pointers: Any, mask: Any, other: Any, *rest: Any) -> Any:
+        """Triton's own hands no `other` on where that is one number, and 0: there it counts as false."""
+        _Running.with_other = other is not None
+        try:
+            return whole_load(self, pointers, mask, other, *rest)
+        finally:
+            _Running.with_other = False
+
     def masked_load(self: Any, pointers: Any, mask: Any, other: Any, *rest: Any) -> Any:
         where = moved(pointers, mask, "loads", "loads")
         # Triton promises nothing of masked lanes; the 0 of its interpreter would hide what a GPU may show
         if other is None:
             of, np = pointers.get_element_ty(), interpreter.np
             kind = interpreter._get_np_dtype(of)
-            bits = np.full(where.data.size * kind.itemsize, 0xFF, np.uint8)  # NaN, as in a Memory
+            fill = 0 if _Running.with_other else 0xFF  # NaN, as in a Memory
+            bits = np.full(where.data.size * kind.itemsize, fill, np.uint8)
             other = interpreter.TensorHandle(bits.view(kind).reshape(where.data.shape), of)
         return load(self, where, mask, other, *rest)
 
@@ -184,6 +197,14 @@ def _listen(interpreter: Any, tl: Any) -> None:
 
     def atomic_cas(self: Any, pointers: Any, *rest: Any) -> Any:
         return cas(self, moved(pointers, None, "changes", "loads", "stores"), *rest)
+
+    def compared(by: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
+        """Triton's own has the type of what was compared: `mask & (row < rows)` then makes integers, and is no mask."""
+
+        def run(self: Any, left: Any, right: Any) -> Any:
+            return interpreter.TensorHandle(by(self, left, right).data, tl.int1)
+
+        return run
 
     class Rewriter(ast.NodeTransformer):
         visit_Compare = interpreter.ASTTransformer.visit_Compare
@@ -271,6 +292,9 @@ def _listen(interpreter: Any, tl: Any) -> None:
 
     builder.create_masked_load, builder.create_masked_store = masked_load, masked_store
     builder.create_atomic_rmw, builder.create_atomic_cas = atomic_rmw, atomic_cas
+    semantic.load = semantic_load
+    for name in comparing:
+        setattr(builder, name, compared(getattr(builder, name)))
     function.run, function.__call__ = launched, called
     interpreter.ReduceOps.generic_reduce, interpreter.ScanOps.generic_scan = map(combined, combining)
     # Triton's own way cuts a text by lines that begin with "def ", also within texts

@@ -198,15 +198,15 @@ class StaticCache:
     StaticCache(layers, batch, heads, length, features, dtype=torch.float32, device="cpu"): in each layer room for `length`
     places, with `features` numbers a head for a key and as many for a value.
 
-    mask(places) → (n, length): called once a step, before the layers. All of them hand it to SDPA as attn_mask. Each new
-    token may look at its own place and at all places before it.
+    mask(places) → (n, length): called once a step, before the layers, which hand it to SDPA as attn_mask. Each new token may look
+    at its own place and at all places before it.
     add(layer, places, k, v) → (keys, values): writes n new tokens of a layer, returns all its places.
     places: (n,), int64, on the device: where the new tokens stand. In any order, none twice. A later step may go back and
-    write a place again.
+    write a place again. Its tensor may be an earlier one, with other numbers.
     k, v: (batch, heads, n, features), of the cache's dtype, as are the queries. The caller may write over them afterwards.
     keys, values: (batch, heads, length, features), in each call at the same address.
 
-    The test calls it under torch.no_grad(), as one generates.
+    The test calls it under torch.no_grad().
 
     Budget: 0 waits; in add() 0 new storages. On the simulated GPU SDPA launches one kernel in each layer, and an add() moves at
     most 1.25 times the bytes of: k and v read once, places read twice, the n new keys and values written once.
@@ -366,12 +366,12 @@ def generate(step, tokens: torch.Tensor, place: int, most: int, end: int, every:
     `end` among them ends nothing: only tokens that are made here count.
     place: a number, where these last tokens stand. most, every: 1 or more.
 
-    A row that has made `end` makes `end` from then on, and step() is given `end` for it. After each `every` steps, and not
-    in between, the loop looks whether all rows have ended, and stops if so. It stops after `most` steps in any case.
+    A row that has made `end` makes `end` from then on, and step() is given `end` for it. After `every`, 2 · `every`, …
+    steps, and not in between, the loop looks whether all rows have ended, and stops if so. It stops after `most` steps in any case.
     made: the number of steps.
 
-    Budget: no more steps than these. One wait after each `every` steps; after the last of `most` steps it may be left out. Before
-    the first step at most 2 waits and 2 copies from the host.
+    Budget: no more steps than these, and at most one wait each time it looks. Before the first step at most 2 waits and 2 copies
+    from the host.
     """
     ### BEGIN SOLUTION
     places = torch.full((1,), place, device=tokens.device)
@@ -612,7 +612,8 @@ lesson.progress()
 class Scheduler:
     """Who takes part in the next step: first come, first served.
 
-    Scheduler(slots, places): at most `slots` sequences at once, which hold at most `places` places of the cache together.
+    Scheduler(slots, places), both 1 or more: at most `slots` sequences at once, which hold at most `places` places of the cache
+    together.
 
     arrive(name, prompt, most): a request waits from now on. No name comes twice. While the request runs, it holds
     prompt + most places. ValueError if it could never fit; then nothing has changed.
@@ -620,8 +621,6 @@ class Scheduler:
     who run, and those who are let in now. Let in whoever is first, while a slot is free and there are places enough for the
     first one; perhaps several in one step. Nobody goes in before one who came earlier. [] if there is nobody.
     ended(name): a request that ran takes part no more. Its slot and places are free for the next step.
-
-    Graded on who takes part in each step: not too many sequences, not too many places, and nobody waits without need.
     """
 
     def __init__(self, slots: int, places: int):
@@ -733,10 +732,10 @@ def speculate(target, draft, prefix: list[int], k: int, coin, pick) -> list[int]
 
     draft(tokens) → the small model's shares (probabilities) of the next token, a list. target(prefix, drafted) → the large model's
     shares, len(drafted) + 1 lists: of the token after prefix, after prefix + drafted[:1], …, after all. A share may be 0.
-    coin(p) → True with probability p. pick(weights) → i with probability weights[i] / sum(weights): none of them negative, not all 0.
-    No other chance. k: 1 or more.
+    coin(p) → True with probability p, or always if p is above 1. pick(weights) → i with probability weights[i] / sum(weights):
+    none of them negative, not all 0. No other chance. k: 1 or more.
 
-    `prefix` stays as it is. Shares may be fractions: do not turn them into floats.
+    `prefix` stays as it is. The test's shares are Fractions; float64 is exact enough, float32 is not.
 
     Budget: target is called once, draft k times; and as many tokens on average as this rule gives.
     """

@@ -188,7 +188,7 @@ you.against(
 #
 # **Exercise 21.1 — softmax, read once** (★★, 18 min)
 #
-# Write a softmax of each row, by a kernel alone.
+# Write a softmax of each row, by kernels alone.
 #
 # - **You need** `tl.max(block, 0)`, `tl.sum(block, 0)`, `tl.exp`, which refuses float16 and bfloat16, and `block.to(tl.float32)`.
 #   All of `tl` but `tl.extra` is allowed, and so is `float("inf")`.
@@ -252,6 +252,7 @@ check_softmax(
 check_softmax(
     Rows(4, 10, layout="one row"), Rows(5, 100, shift=300.0), Rows(5, 100, shift=-300.0, scale=40.0)
 )
+check_softmax(Rows(131, 3))  # few programs may share the rows
 check_softmax(Rows(3, 3001, "float16", scale=0.01), Rows(3, 3001, "bfloat16", "columns"), Rows(2, 4096))
 ### END HIDDEN TESTS
 
@@ -836,7 +837,7 @@ def attend_window(
     more than is filled.
     Returns (texts, 1, 1, d), contiguous.
     Budget, for each text: loaded are 1 number of filled, d of q, and d of k and d of v for each place that counts; d are stored. A
-    place that is among the first and the last counts once. The blocks of k may hold, masked, at most 48 places that do not
+    place that is among the first and the last counts once. The blocks of k may hold, masked, at most 45 places that do not
     count, and so may those of v.
     """
     ### BEGIN SOLUTION
@@ -866,6 +867,10 @@ check_attend_window(
 )
 check_attend_window(
     Texts((500, 300, 30), sinks=0, window=7, places=512), Texts((512, 16), 17, 150, places=512, scale=9.0)
+)
+# blocks of 16 that end where the window begins, or begin where the sinks end, and hold nothing that counts
+check_attend_window(
+    Texts((80, 48), 0, 16, places=128), Texts((81,), 1, 17, places=128), Texts((97,), 16, 18, places=128)
 )
 ### END HIDDEN TESTS
 
@@ -1220,8 +1225,8 @@ check_matmul(
 #
 # **Exercise 21.5 — RMSNorm, forward and backward** (★★★, 35 min)
 #
-# Write both passes. As in 21.1 only kernels can read the numbers; `torch.zeros` is fine where you add atomically. First get
-# the forward pass right: its test is the first of the two.
+# Write both passes. As in 21.1 only kernels can read the numbers; `torch.empty` makes what they store into, `torch.zeros` what
+# they add to. First get the forward pass right: its test is the first of the two.
 #
 # <details><summary>Hint 1</summary>Forward is 21.1 with another formula: one program for each row. Masked lanes loaded as 0 add nothing
 # to the sum of squares; divide it by the number of columns, not of lanes.</details>
@@ -1250,8 +1255,9 @@ def norm_kernel(x, weight, y, rstd, row_step, column_step, columns, eps, BLOCK: 
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """(y, r) as above. x: (rows, columns), columns at most 4,096, float32, float16 or bfloat16, any strides; weight:
-    (columns,), contiguous, x's dtype. Returns y (rows, columns), contiguous, x's dtype, and r (rows,) float32. Computed in float32.
+    """(y, r) as above, by kernels alone. x: (rows, columns), both at least 1, columns at most 4,096, float32, float16 or
+    bfloat16, any strides; weight: (columns,), contiguous, x's dtype. Returns y (rows, columns), contiguous, x's dtype, and r
+    (rows,) float32. Computed in float32.
 
     Budget: 2 · rows · columns elements loaded, rows · columns + rows stored.
     """
@@ -1283,7 +1289,8 @@ def norm_backward_kernel(
 def rms_norm_backward(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, rstd: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(dx, dweight) from dy, the gradient of y, and from what forward got and gave. dy: as x, with strides of its own.
+    """(dx, dweight), by kernels alone, from dy, the gradient of y, and from what forward got and gave. dy: as x, with strides of
+    its own.
 
     Returns dx (rows, columns), contiguous, x's dtype, and dweight (columns,) float32. Computed in float32.
     Budget: 4 · rows · columns + rows elements loaded, 2 · rows · columns + columns stored; an atomic addition counts as one load and one store.
@@ -1311,6 +1318,7 @@ from helpers.lessons.a_kernel_of_your_own.exercises import Normed, check_rms_nor
 
 cases = [
     Normed(1, 1),
+    Normed(131, 3),  # few programs may share the rows
     Normed(5, 100, layout="sliced", eps=0.5),
     Normed(7, 33, "float16", "every second", scale=30.0),
 ]

@@ -222,8 +222,8 @@ class Texts:
         return torch.stack(rows)[:, None, None].float()
 
 
-#: places more than count that the blocks of a text may hold
-SPARE = 48
+#: places more than count that the blocks of a text may hold: in blocks of 16, 15 behind the sinks and on each side of the window
+SPARE = 45
 
 
 def _drive_attend_window(attend_window: Callable[..., Tensor], count: Any, **case: Any) -> dict[str, Any]:
