@@ -313,7 +313,7 @@ class Int8Linear(torch.nn.Module):
     Graded: each error of a batch, divided by √(s²/12 · Σw² + t²/12 · Σx²) (see above); the root mean square of these is at
     most 1.3. One torch._int_mm of a shape that CUDA takes, and no other product; fewer than 17 rows are padded to 17–32.
     Kept, in the state_dict: a byte for a weight, 4 for a scale and for a bias. Alive in forward: 13 · R · K + 12 · R · N
-    bytes and 4 KiB; R: the rows, at least 32. No .numpy(), .tolist().
+    bytes and 4 KiB, with R = max(rows, 32). No .numpy(), .tolist().
     """
 
     def __init__(self, linear: torch.nn.Linear) -> None:
@@ -813,8 +813,8 @@ you.against_ratios(right, picture, evidence="live (CPU)", what="right", shown="�
 def fake_quantize(w: torch.Tensor, scale: torch.Tensor, bits: int = 8) -> torch.Tensor:
     """w rounded to bits and back: clamp(round(w ÷ scale), −most, most) · scale, most = 2^(bits−1) − 1.
 
-    w: an nn.Parameter or any tensor; scale: broadcasts against w, no gradient. The gradient of w is the output's
-    where |w| < (most + ½) · scale, and 0 beyond (just there: either). Without torch.fake_quantize_….
+    w: an nn.Parameter or any tensor; scale: above 0, broadcasts against w, no gradient. The gradient of w is the
+    output's where |w| < (most + ½) · scale, and 0 beyond (just there: either). Without torch.fake_quantize_….
     Budget: of what it allocates, the result lives on after the forward, and for backward one byte per element (a
     mask) and 16 per scale. To keep w itself for backward costs nothing.
     """
@@ -836,8 +836,9 @@ def train_quantized(
     Each step: forward over all of x with every Linear's weight through fake_quantize, one scale per output row,
     largest |w| of the row ÷ most, from the weights as they are at this step; biases (which may be None) and other
     layers, such as a LayerNorm with parameters, as they are. Loss: F.mse_loss(output, y). Step: every parameter
-    p −= lr · gradient of this step alone. Weights stay exact (float) in net, which is plain again afterwards; its .grad
-    is None before and may be anything afterwards. A row of zeros stays finite. No syncs (.item() and the like).
+    (none is frozen) p −= lr · gradient of this step alone. Weights stay exact (float) in net, which is plain again
+    afterwards; its .grad is None before and may be anything afterwards. A row of zeros stays finite, whether it
+    learns or not. No syncs (.item() and the like).
     """
     ### BEGIN SOLUTION
     most = 2 ** (bits - 1) - 1

@@ -194,9 +194,9 @@ def ring_all_reduce(x: torch.Tensor) -> None:
         with the same shape on each of the n ranks and at least n numbers, not always a multiple of n.
         n = dist.get_world_size(), which may be 1.
 
-    Runs on every rank at once. By sends and receives only (dist.isend, dist.irecv, dist.batch_isend_irecv, …), each
+    Runs on every rank. By sends and receives only (dist.isend, dist.send, dist.batch_isend_irecv, …), each
     to the right neighbour (rank + 1) mod n. Graded on what is sent: by each rank at most 2 (n − 1) messages, of
-    together at most 2 (n − 1) ⌈numel / n⌉ numbers; by all ranks together exactly 2 (n − 1) numel numbers.
+    together at most 2 (n − 1) ⌈numel / n⌉ numbers of x's dtype; by all ranks together exactly 2 (n − 1) numel.
     """
     ### BEGIN SOLUTION
     n, rank = dist.get_world_size(), dist.get_rank()
@@ -312,10 +312,10 @@ you.against(dict(zip(you, answers, strict=True)), experiments.slow_table(), evid
 
 # %% exercise="choose_cap"
 def choose_cap(sizes: list[int], ready_s: list[float], message_s: float, byte_s: float) -> int:
-    """The bucket size, in bytes, with which the gradients have all been summed soonest.
+    """The bucket size, in bytes above 0, with which the gradients have all been summed soonest.
 
-    sizes: bytes of each gradient, in the order in which backward makes them. ready_s: when each is there, in seconds,
-        never decreasing. An all-reduce of b bytes takes message_s + b · byte_s, one after the other.
+    sizes: bytes of each gradient, above 0, in the order of backward. ready_s: when each is there, in seconds, never
+        decreasing. An all-reduce of b bytes takes message_s + b · byte_s, one after the other.
 
     A bucket of size c is closed by the gradient with which it holds c bytes or more (the last one by the end), for the first
     bucket too. It is sent when its last gradient is there and the bucket before it has been sent. Graded: the end of the
@@ -593,10 +593,11 @@ class BucketedDDP(nn.Module):
     forward(*args, **kwargs): the model's.
     Backward: one asynchronous all_reduce for each bucket, made inside backward, as soon as the gradients of that bucket and of
     all before it are there. Buckets are sent in the order in which they were made, by every rank, always.
-    finish(): to be called after backward. Sends what is left (a parameter without a gradient counts as zeros), waits, and
-    leaves in each p.grad (p.requires_grad) the mean over the ranks. Frozen parameters get none and are not sent.
+    finish(): called after each backward outside no_sync. Sends what is left (a parameter without a gradient counts as
+    zeros), waits, and leaves in each p.grad (p.requires_grad) the mean over the ranks. Frozen parameters get none and are
+    not sent.
     no_sync(): a context; a backward within sends nothing, and its gradients stay in p.grad, to be added to and sent by the next
-    backward outside, also of a parameter that this one does not use. finish() is not called within it.
+    backward outside, also of a parameter that this one does not use.
 
     With equal parts of a batch on each rank and a loss that is a mean, gradients are those of the whole batch. _ready and
     _send are a proposal. torch's own DistributedDataParallel, and its Reducer, are not at hand in the tests.
@@ -969,7 +970,7 @@ you.against({"without feedback": without, "with feedback": fed}, evidence="arith
 # of an asynchronous all-reduce has a method <code>then(f)</code>, and <code>f</code> gets the future, whose
 # <code>value()</code> is a list of tensors.</details>
 #
-# <details><summary>The idea</summary><code>scale = largest / (127 // n)</code>, at least something tiny;
+# <details><summary>The idea</summary><code>scale = largest / (127 // n)</code>, or 1 where that is 0;
 # <code>whole = (buffer / scale).round().to(torch.int8)</code>; rest = buffer − whole · scale, kept by parameter;
 # <code>dist.all_reduce(whole, async_op=True).get_future().then(lambda f: f.value()[0] * (scale / n))</code>.</details>
 

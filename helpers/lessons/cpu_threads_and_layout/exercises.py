@@ -104,26 +104,40 @@ class Workers:
 
     allowed: "here": this machine's own CPUs, for which those of the plan stand (from 900 on: a CPU that nobody has);
     a list: os plays a machine that allows these; None: a system that cannot bind, as every one but Linux is.
+    one_ends: of the threads that are there already, the first to be bound ends before it is (where os plays a machine).
     """
 
     plan: list[list[int]]
     workers: int
     allowed: list[int] | str | None
+    one_ends: bool = False
 
 
 class _Played:
     """Binding as another machine's os does it."""
 
-    def __init__(self, allowed: list[int]) -> None:
-        self.allowed, self.sets = set(allowed), dict[int, set[int]]()
+    def __init__(self, allowed: list[int], ending: dict[int, _thread.LockType]) -> None:
+        """ending: threads of which the first that put() is asked for ends before put() looks, as its lock is released."""
+        self.allowed, self.sets, self.ending = set(allowed), dict[int, set[int]](), ending
 
     def get(self, thread: int) -> set[int]:
         return set(self.sets.get(thread or threading.get_native_id(), self.allowed))
 
     def put(self, thread: int, cpus: Any) -> None:
+        if end := self.ending.get(thread):
+            self.ending.clear()
+            end.release()
+            while _is_here(thread):
+                time.sleep(0.001)
+        if thread and not _is_here(thread):
+            raise ProcessLookupError(3, "No such process")
         if not set(cpus) & self.allowed:
             raise OSError(22, "Invalid argument")
         self.sets[thread or threading.get_native_id()] = set(cpus) & self.allowed
+
+
+def _is_here(thread: int) -> bool:
+    return os.path.exists(f"/proc/self/task/{thread}")
 
 
 @contextmanager
@@ -166,7 +180,11 @@ def _numbers() -> dict[str, Any]:
 
 
 def _tell(
-    bound: Callable[..., Any], plan: list[list[int]], workers: int, allowed: list[int] | str | None
+    bound: Callable[..., Any],
+    plan: list[list[int]],
+    workers: int,
+    allowed: list[int] | str | None,
+    one_ends: bool,
 ) -> dict[str, Any]:
     """What real workers say of themselves, and whether the process that started them has changed."""
     linux, real = sys.platform == "linux", allowed == "here"
@@ -176,7 +194,8 @@ def _tell(
         mine = allowed = sorted(os.sched_getaffinity(0))
         plan = [sorted({mine[c % len(mine)] if c < 900 else c for c in entry}) for entry in plan]
     # when the plan is given, another CPU is allowed than later, where the workers are
-    played = _Played([997]) if isinstance(allowed, list) and not real else None
+    ending = dict[int, _thread.LockType]()
+    played = _Played([997], ending) if isinstance(allowed, list) and not real else None
     sets = _cpus_of if played is None else lambda thread: sorted(played.get(thread))
 
     def facts_of(worker: int) -> dict[str, Any]:
@@ -186,8 +205,19 @@ def _tell(
         return facts | (_begun_now() if linux and real else {})
 
     def begin(worker: int) -> None:
+        waiting = dict[int, _thread.LockType]()
+
+        def wait() -> None:
+            lock = _thread.allocate_lock()
+            lock.acquire()
+            waiting[threading.get_native_id()] = lock
+            lock.acquire()  # until somebody releases it, or the worker ends
+
         for _ in range(2):  # threads that are there already, and that `threading` does not know
-            _thread.start_new_thread(time.sleep, (30,))
+            _thread.start_new_thread(wait, ())
+        while len(waiting) < 2:
+            time.sleep(0.001)
+        ending.update(waiting if one_ends else {})
         init(worker)
 
     def state() -> list[Any]:
@@ -219,16 +249,17 @@ def _bound_right(report: check.Report) -> str | None:
     got, workers = report.value, report.case.workers
     if sorted(facts["worker"] for facts in got["by worker"]) != list(range(workers)):
         return f"{workers} workers were started, {len(got['by worker'])} answered"
+    ended = " (one thread had ended before it was bound)" * report.case.one_ends
     for facts in got["by worker"]:
         if text := _not_bound(facts, got["plan"], got["allowed"]):
-            return f"worker {facts['worker']} of {workers}, plan {got['plan']}, {text}"
+            return f"worker {facts['worker']} of {workers}, plan {got['plan']}, {text}{ended}"
     if got["touched"]:
         return "the process that called bound(plan) has changed: its CPUs, threads or OMP_NUM_THREADS"
     return None
 
 
 def _not_bound(facts: dict[str, Any], plan: list[list[int]], allowed: list[int] | None) -> str | None:
-    want, where = plan[facts["worker"] % len(plan)], "no os.sched_setaffinity"
+    want, where = sorted(plan[facts["worker"] % len(plan)]), "no os.sched_setaffinity"
     if allowed is not None:
         want, where = [c for c in want if c in allowed] or allowed, f"allowed {allowed}"
     there = facts.get("there", [])
@@ -427,8 +458,8 @@ def random_steps(n: int) -> list[check.Case]:
     return cases
 
 
-def answer(threads: int, speedup: float, bound: float, processes: int, each: int) -> dict[str, float]:
-    return {"threads": threads, "speedup": speedup, "bound": bound, "processes": processes, "each": each}
+def answer(threads: int, speedup: float, bound: float, each: int, processes: int) -> dict[str, float]:
+    return {"threads": threads, "speedup": speedup, "bound": bound, "each": each, "processes": processes}
 
 
 def check_best_threads(*cases: check.Case, expect: Any, note: str = "") -> None:

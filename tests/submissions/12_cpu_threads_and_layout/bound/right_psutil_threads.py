@@ -1,3 +1,5 @@
+import contextlib
+
 import psutil
 
 
@@ -15,6 +17,7 @@ class bound:
             if not cpus:
                 cpus = sorted(may)
             for thread in psutil.Process().threads():
-                os.sched_setaffinity(thread.id, cpus)
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread.id, cpus)
         torch.set_num_threads(len(cpus))
         os.environ["OMP_NUM_THREADS"] = str(len(cpus))
