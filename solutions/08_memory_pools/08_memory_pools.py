@@ -333,6 +333,7 @@ check_encode(
     Documents([6_000, 1_000, 10_400, 6_200, 9_600, 1_400, 11_000], 128, 30_000, 12_500, card="A100"),
     Documents([12_000] * 6, 256, 20_480, 5_120, card="A100"),
     Documents([300, 700, 500], 128, 40_960, 1_024, card="A100"),
+    Documents([2_000] * 40, 64, 20_480, 880, card="A100"),  # of these results two fill a segment of 20 MiB
     Documents([10_000, 8_000, 6_000, 4_000], 256, 20_480, 10_240, card="A100"),
 )
 ### END HIDDEN TESTS
