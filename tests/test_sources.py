@@ -58,7 +58,11 @@ def test_in_place_each_part_keeps_its_own() -> None:
 def test_products_that_are_spread() -> None:
     x, w, out = torch.empty(8, 4), torch.empty(4, 6), torch.zeros(8, 6)
     with Sources({}) as sources:
-        for spread in (lambda p: out.add_(p.sum()), lambda p: out.copy_(p[:1]), lambda p: p[0].expand(8, 6).clone()):
+        for spread in (
+            lambda p: out.add_(p.sum()),
+            lambda p: out.copy_(p[:1]),
+            lambda p: p[0].expand(8, 6).clone(),
+        ):
             spread(x @ w)
         lost, sources.spread = sources.spread, set()
         kept = [x @ w for _ in range(3)]

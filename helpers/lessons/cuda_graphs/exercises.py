@@ -160,7 +160,9 @@ def _unwaited(GraphedStep: Callable[..., Any], epoch: Epoch) -> list[str]:
         step = GraphedStep(sealed(gpu), model, optimizer, _loss, epoch.warm_up)
         own = [gpu.current_stream(), gpu.Stream()]
         for i, (x, y) in enumerate(epoch.data()):
-            own = own[::-1] if i % 3 < 2 else own  # made in one, called first in the other, then twice in the first
+            own = (
+                own[::-1] if i % 3 < 2 else own
+            )  # made in one, called first in the other, then twice in the first
             own[0].wait_stream(own[1])
             try:
                 with gpu.stream(own[0]):

@@ -245,7 +245,8 @@ def _on_a_card(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
             "not of its batch": [i for i, r in enumerate(results) if i not in sources.of(r)],
             "written": [sources.written(r, {"up", "down", i}) for i, r in enumerate(results)],
             "flops of each": [
-                sum(of.flops for of in sources.of(r) - sources.spread if isinstance(of, Product)) for r in results
+                sum(of.flops for of in sources.of(r) - sources.spread if isinstance(of, Product))
+                for r in results
             ],
             "elsewhere": sum(r.device != x.device for r, x in zip(results, batches, strict=False)),
             "flops": sum(k.flops for k in gpu.kernels[before:]),
