@@ -180,7 +180,7 @@ for fresh, t, new, note in (
     (False, 9, {"betas": (0.8, 0.95)}, "Now m and v hold something, and t is 9: is every β the right one?"),
 ):
     check_adamw_loop(stepping([(2, 3), 4], t, fresh=fresh, **bare | new), note=note)
-check_adamw_loop(stepping([(64, 32), 32, (32, 64), 64], 5, single=True, eps=0.1), costs=True)
+check_adamw_loop(stepping([32, (64, 32), (32, 64), 64], 5, single=True, eps=0.1), costs=True)
 
 # %% hidden="adamw_loop" points=3
 ### BEGIN HIDDEN TESTS
