@@ -42,3 +42,31 @@ def test_in_place_an_operator_keeps_what_there_was() -> None:
         a.fill_(3)
     assert sources.of(c) == {"a", "b"}
     assert not sources.of(a)
+
+
+def test_in_place_each_part_keeps_its_own() -> None:
+    a, x = torch.ones(4), torch.ones(8)
+    with Sources({"a": a}) as sources:
+        x[:4].copy_(a)
+        x.mul_(2)
+        x[2:6].add_(1)
+    assert sources.written(x, {"a"}) == 4
+    assert sources.of(x[2:4]) == {"a"}
+    assert not sources.of(x[4:])
+
+
+def test_products_that_are_spread() -> None:
+    x, w, out = torch.empty(8, 4), torch.empty(4, 6), torch.zeros(8, 6)
+    with Sources({}) as sources:
+        for spread in (
+            lambda p: out.add_(p.sum()),
+            lambda p: out.copy_(p[:1]),
+            lambda p: p[0].expand(8, 6).clone(),
+        ):
+            spread(x @ w)
+        lost, sources.spread = sources.spread, set()
+        kept = [x @ w for _ in range(3)]
+        out[:4] += kept[0][4:]
+        torch.cat([kept[1].relu_() / kept[1].sum(1, keepdim=True), kept[2]])
+    assert lost == {*sources.products[:3]}
+    assert not sources.spread

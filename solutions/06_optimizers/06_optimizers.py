@@ -149,13 +149,13 @@ def adamw_loop(
     """One step of AdamW, in place: params, means (m) and squares (v) change, grads do not.
 
     params, grads, means, squares: n ≥ 1 tensors each. params[i], grads[i], means[i], squares[i] have one shape (also
-        () and (0, 3)) and one dtype, float32 or float64; strides are any, and a gradient may be expanded. The caller
-        has switched gradients off.
+        () and (0, 3)) and one dtype, float32 or float64; strides are any, and a gradient may be expanded. Gradients
+        are off.
     step: t, the number of this step, from 1.
 
     The numbers are those of torch.optim.AdamW (to 9 digits in float64, 4 in float32). Budget: 8 operators per
-    parameter, no syncs, and beyond its inputs at most 2 arrays of the largest parameter alive at once: the
-    new root of v, and the old one, which its name still holds. (torch's loop has a third: its division is not in
+    parameter, no syncs, and beyond its inputs at most 2 arrays of the largest parameter (and 1 KiB) alive at once:
+    the new root of v, and the old one, which its name still holds. (torch's loop has a third: its division is not in
     place.) torch's own AdamW in one operator, torch._fused_adamw_, is not allowed here.
     """
     ### BEGIN SOLUTION
@@ -180,7 +180,7 @@ for fresh, t, new, note in (
     (False, 9, {"betas": (0.8, 0.95)}, "Now m and v hold something, and t is 9: is every β the right one?"),
 ):
     check_adamw_loop(stepping([(2, 3), 4], t, fresh=fresh, **bare | new), note=note)
-check_adamw_loop(stepping([(64, 32), 32, (32, 64), 64], 5, single=True, eps=0.1), costs=True)
+check_adamw_loop(stepping([32, (64, 32), (32, 64), 64], 5, single=True, eps=0.1), costs=True)
 
 # %% hidden="adamw_loop" points=3
 ### BEGIN HIDDEN TESTS
@@ -240,8 +240,7 @@ def adamw_foreach(
 
     Budgets: without a limit 8 operators, however many parameters, and one array for each parameter alive at
     once. With a limit at most 8 · (1 + 2 · total ÷ temp_bytes) operators, where total is the bytes of all
-    parameters, and at most max(temp_bytes, the largest parameter) bytes alive. Each memory budget has 1 KiB more,
-    for numbers.
+    parameters, and at most max(temp_bytes, the largest parameter) bytes alive. Each memory budget has 1 KiB more.
     """
     ### BEGIN SOLUTION
     correction1, correction2 = (1 - beta**step for beta in betas)
@@ -554,13 +553,14 @@ def step_in_backward(
 ) -> list:
     """From now on, every backward() also makes the AdamW step of each parameter that got a gradient.
 
-    params: leaves that want gradients, float32 or float64, used once or several times in the forward. Returns the
-    handles of the hooks: when all are removed, backward() trains no more, and a second call begins with fresh state. A call
-    for other params leaves these and their state as they are.
+    params: leaves that want gradients and have none yet, float32 or float64, used once or several times in the forward.
+    Returns the handles of the hooks: when all are removed, backward() trains no more. Only then may a second call for
+    these params come; it begins with fresh state. A call for other params leaves these and their state as they are.
 
     After backward(), every p.grad is None, and the weights are those of torch.optim.AdamW after backward()
     and step(), as if zero_grad() followed. Budget for everything that lives, state included: 2 arrays for
-    each parameter (m and v), 3 of the largest (a gradient, the root, and the root after a division), and activations.
+    each parameter (m and v), 3 of the largest (a gradient, the root, and the root after a division), activations, and
+    1 KiB.
     """
     ### BEGIN SOLUTION
     optimizers = {p: torch.optim.AdamW([p], lr, betas, eps, weight_decay) for p in params}

@@ -365,9 +365,9 @@ check_updater(
 # **Exercise 7.2 — a graphed training step** (★★★, 16 min)
 #
 # A step for any model, and for any optimizer that can be captured. (PyTorch refuses to capture AdamW without
-# `capturable=True`; the tests set it.) The losses and weights are those of an ordinary loop. The step warms up,
-# captures, and replays. The last batch of an epoch is smaller: the step trains on it without the graph. Work in two stages:
-# first the right losses and weights, then the streams and the four launches.
+# `capturable=True`; the tests set it.) The step warms up, captures, and replays. The last batch of an epoch is smaller: the
+# step trains on it without the graph. Work in two stages: first the right losses and weights, then the streams and the
+# four launches.
 #
 # <details><summary>Hint 1</summary>A warm-up of your own would change the weights. The first <code>warm_up</code> calls are
 # real batches: let them be the warm-up. Keep the tensors that the graph reads and writes as attributes: two static
@@ -399,8 +399,8 @@ class GraphedStep:
     What a call does: it trains one step, as an ordinary loop does, and returns the step's loss.
     - The loss is detached and has memory of its own, which is free once the caller drops it. No later call changes it,
       however many there are.
-    - The caller never waits for your streams. When a call returns, the stream that is current for the caller comes after
-      all your work.
+    - In each call another stream may be current. All your work comes after what this stream holds, and before what the
+      caller puts there next. Nobody else waits for your streams.
 
     The graph is for the shapes of the first call. Of the calls with these shapes
     - the first `warm_up` are ordinary steps;
@@ -809,9 +809,9 @@ you.against(answers, reasons, evidence="simulated (H100)", what="in a capture")
 def robust_step(
     weight: torch.Tensor, x: torch.Tensor, y: torch.Tensor, keep: torch.Tensor, lr: float, max_norm: float
 ) -> None:
-    """as_written, in a form that a CUDA graph can hold: same numbers, whatever the tensors hold at a replay.
+    """as_written, in a form that a CUDA graph can hold: same numbers (to 3 digits), whatever the tensors hold at a replay.
 
-    weight (n,), changed in place; x (batch, n), of any strides; y (batch,); keep (batch,) of bool; all on the GPU.
+    weight (n,), changed in place; x (batch, n), of any strides; y (batch,), all float32; keep (batch,) of bool; on the GPU.
     lr and max_norm > 0 are Python numbers and stay the same. x and y may hold nan, inf, or numbers so large that the norm
     overflows, in marked rows too: then the step is skipped, as in as_written. x, y and keep stay as they are. The
     CPU never waits, and no copy goes to or from it.
@@ -964,7 +964,7 @@ def does_it_pay(
     before its replay. The CPU needs launch_s to launch a kernel or a copy, and graph_launch_s for a replay; what
     is launched can start latency_s later. waits: the CPU waits at the end of every step until the GPU is done,
     and goes on wait_s after that; else it never waits.
-    capture_s: what the capture costs once. math.inf steps if the graphed step is not faster.
+    capture_s: what the capture costs once. Steps are not rounded; math.inf if the graphed step is not faster.
 
     Right when the two times are within 3 % of the simulated GPU, and the steps within 5 % of what follows from
     its times. By arithmetic: the simulated GPU is not there to be asked.

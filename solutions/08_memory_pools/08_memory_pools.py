@@ -264,7 +264,7 @@ you.against(experiments.reasons(full), evidence="simulated (H100)", what="the re
 # %% [markdown]
 # **Exercise 8.1 — the same results, reserved once** (★★, 10 min)
 #
-# This function takes its documents in the order in which they come, and here they come in order of length.
+# This function takes its documents as they come, and here they come in order of length.
 #
 # ```python
 # def encode(batches, up, down):
@@ -277,7 +277,7 @@ you.against(experiments.reasons(full), evidence="simulated (H100)", what="the re
 #
 # Write it so that it returns the same results and, with the default options, reserves no more than the budget below.
 # `empty_cache()` in the loop is no answer: the host would wait for every document. You may also compute a document in
-# pieces. (cuBLAS, the library behind `@`, keeps a buffer of its own to work in: its *workspace*. The budget has room for it.)
+# pieces. (cuBLAS, the library behind `@`, keeps a buffer of its own to work in: its *workspace*.)
 #
 # <details><summary>Hint 1</summary>How many wide arrays exist while <code>relu</code> works, in the second turn of the
 # loop? Three. Which ones?</details>
@@ -297,10 +297,11 @@ def encode(batches: list[torch.Tensor], up: torch.Tensor, down: torch.Tensor) ->
 
     batches: k ≥ 1 arrays x of (n_i, width), n_i ≥ 1, of any strides, one of them perhaps twice; the list is not
     changed. up: (width, hidden); down: (hidden, out); all float32 on one device, gradients off. Returns k arrays of
-    (n_i, out), no two in the same memory, which stay as they are when encode is called again.
+    (n_i, out), which do not overlap (one buffer may hold all) and stay as they are when encode is called again.
 
-    Budget on a GPU, beyond what the inputs had reserved: the results, one array of (max n_i, hidden), 2 MiB a
-    batch for rounding (rule 3), and 64 MiB, of which cuBLAS takes up to 32 as its workspace. The host never waits.
+    Budget on a GPU, beyond what the inputs had reserved: the results, one array of (max n_i, hidden), 4 MiB a
+    batch for what its segment leaves over (rule 3), and 64 MiB, of which cuBLAS takes up to 32 as its workspace. The
+    host never waits.
     """
     ### BEGIN SOLUTION
     results: list = [None] * len(batches)
@@ -333,6 +334,7 @@ check_encode(
     Documents([6_000, 1_000, 10_400, 6_200, 9_600, 1_400, 11_000], 128, 30_000, 12_500, card="A100"),
     Documents([12_000] * 6, 256, 20_480, 5_120, card="A100"),
     Documents([300, 700, 500], 128, 40_960, 1_024, card="A100"),
+    Documents([2_000] * 40, 64, 20_480, 880, card="A100"),  # of these results two fill a segment of 20 MiB
     Documents([10_000, 8_000, 6_000, 4_000], 256, 20_480, 10_240, card="A100"),
 )
 ### END HIDDEN TESTS
@@ -387,7 +389,7 @@ you.against(experiments.leak(snapshot, snapshots), picture, evidence=snapshot.ev
 # %% [markdown]
 # **Exercise 8.2 — name the leak** (★★, 9 min)
 #
-# You have a snapshot after every step. Which line's memory grows in each of them?
+# You have a snapshot after every step. Which line's memory grows?
 #
 # <details><summary>Hint 1</summary>Make one dictionary for each snapshot: line → bytes in blocks whose state is
 # <code>"active_allocated"</code>. Frames come innermost first.</details>
@@ -411,7 +413,8 @@ def find_leak(snapshots: list[dict]) -> tuple[str, int] | None:
         ends in ".py" and has no folder named torch in it. Blocks without such a frame are not counted.
     A line is written "train.py:12 step": the file without its folders. What is written alike counts as one line.
     Returns (line, bytes that it holds in the last snapshot beyond the first); of several the one with most such
-        bytes (no two have equally many); None where no line grows every time.
+        bytes (no two have equally many); None where no line grows every time. A line that a snapshot lacks has 0
+        bytes there.
     """
     ### BEGIN SOLUTION
     held: list[dict[str, int]] = []
@@ -442,9 +445,7 @@ from helpers.lessons.memory_pools.exercises import Story, check_find_leak
 check_find_leak(
     Story(5, leaks=[("train.py:24 step", 3_000_000, 3_000_000)]),
     Story(5),
-    Story(
-        6, late=2
-    ),  # another line begins only in step 2, so it does not grow from every snapshot to the next
+    Story(6, late=2),  # one line grows, but not from the first snapshot to the second
     expect=[("train.py:24 step", 28_386_304), None, None],
 )
 
@@ -1015,8 +1016,9 @@ class ActivationLog:
     outputs: name of each child of the model (as in model.named_children()) → its output, without a graph.
 
     When the last reference to the log goes, its hooks leave the model, and outputs are freed, at once: without
-    the cycle collector. The log does not keep the model alive, nor the model the log. There may be several logs
-    on one model. Every forward pass runs every layer once, and each returns one tensor. A model may have no children.
+    the cycle collector. The log keeps neither the model nor a layer alive, and the model not the log. There may be
+    several logs on one model. Every forward pass runs every layer once, and each returns one tensor, which no other
+    layer changes. A model may have no children.
     """
 
     def __init__(self, model: nn.Module) -> None:

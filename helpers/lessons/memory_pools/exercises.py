@@ -245,7 +245,8 @@ def _on_a_card(encode: Callable[..., Any], **fields: Any) -> dict[str, Any]:
             "not of its batch": [i for i, r in enumerate(results) if i not in sources.of(r)],
             "written": [sources.written(r, {"up", "down", i}) for i, r in enumerate(results)],
             "flops of each": [
-                sum(of.flops for of in sources.of(r) if isinstance(of, Product)) for r in results
+                sum(of.flops for of in sources.of(r) - sources.spread if isinstance(of, Product))
+                for r in results
             ],
             "elsewhere": sum(r.device != x.device for r, x in zip(results, batches, strict=False)),
             "flops": sum(k.flops for k in gpu.kernels[before:]),
@@ -272,10 +273,12 @@ def _within(report: check.Report) -> str | None:
         if got["written"][i] < n * out:
             return f"on a GPU, {got['written'][i]:,} of the {n * out:,} elements of result {i} were written with what comes from its batch, up and down; wanted all"
         if got["flops of each"][i] < (least := 2 * n * hidden * (asked.width + out)):
-            return f"on a GPU, products of {got['flops of each'][i]:,} FLOPs arrive in result {i}; its two products have {least:,}: what is multiplied has to arrive in what is returned"
+            return f"on a GPU, products of {got['flops of each'][i]:,} FLOPs arrive in result {i}; its two products have {least:,}: each number that is multiplied has to arrive where it belongs"
     if got["waits"]:
         return f"the host waited {got['waits']} time(s) for the GPU; wanted 0 (emptying the cache waits, .cpu() too)"
-    results, wide, spare = sum(rows) * out * 4, max(rows) * hidden * 4, (64 + 2 * number) * MIB
+    # a segment of 20 MiB has room for two results at least, and leaves less over than a third result would take: at
+    # most 20 / 3 MiB, which is 10 / 3 MiB for each of the two
+    results, wide, spare = sum(rows) * out * 4, max(rows) * hidden * 4, (64 + 4 * number) * MIB
     most = results + wide + spare
     if got["reserved"] > most:
         largest = ", ".join(f"{size >> 20:,}" for size in got["segments"])
