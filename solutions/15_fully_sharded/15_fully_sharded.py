@@ -159,8 +159,8 @@ you.against(measured, picture, experiments.ways_table(runs), evidence="live (CPU
 # %% [markdown]
 # **Exercise 15.1 — a fully sharded linear** (★★★, 15 min)
 #
-# Write the heart of `fully_shard` by hand, for one layer: `x @ W.T`, where each rank has some rows of W. The tests chain several of
-# them, on 2 and on 3 ranks.
+# Write the heart of `fully_shard` by hand, for one layer: `x @ W.T`, where each rank has some rows of W. The tests chain several
+# of them, on 2 and 3 ranks.
 #
 # <details><summary>Hint 1</summary>Write an
 # <a href="https://docs.pytorch.org/docs/stable/notes/extending.html"><code>autograd.Function</code></a> that calls
@@ -171,7 +171,7 @@ you.against(measured, picture, experiments.ways_table(runs), evidence="live (CPU
 # it fills, must be contiguous (<code>empty_like</code> keeps strides). <code>ctx.needs_input_grad</code> says which of the two wants a
 # gradient.</details>
 #
-# <details><summary>The idea</summary><code>whole = torch.empty(n · rows, columns)</code>, then
+# <details><summary>The idea</summary><code>whole = torch.empty(n · k, in)</code>, then
 # <code>dist.all_gather(list(whole.chunk(n)), shard)</code>, in forward and in backward. Do not let autograd record
 # the gather: it would keep W.</details>
 
@@ -181,11 +181,12 @@ def sharded_linear(x: torch.Tensor, shard: torch.Tensor) -> torch.Tensor:
     """x @ W.T, where rank r of n holds rows r · k to (r + 1) · k of W. x: (rows, in), shard: (k, in) → (rows, n · k).
 
     float32, any strides. Each rank has its own x. In backward shard gets its rows of the **mean** over the ranks of W's
-    gradient, x the gradient of this rank; calling backward again adds to them. Sent per call: one all_gather of W in
-    forward; one all_gather of W and one reduce_scatter of its gradient in backward. Each gather sends what the shard holds
-    then. Nothing else is sent. A frozen shard gets no gradient, and nothing is reduce-scattered for it. Where x needs no
-    gradient, the gather in backward may be left out. No W lives longer than the function that gathered it: a chain of L
-    calls, forward and backward, has at most 3 · the largest W + all shards + 32 KiB alive at once.
+    gradient, x the gradient of this rank; calling backward again adds to them. Sent per call, and nothing else: in
+    forward one all_gather of W; in backward another, and one reduce_scatter of W's gradient. Each gather sends what the
+    shard holds then: the test changes shard.data in between. A frozen shard gets no gradient and no reduce_scatter. Where
+    x needs no gradient, the gather in backward may be left out. No W lives longer than the function that gathered it: a
+    chain of calls, forward and backward, has at most 3 · the largest W + the shards' gradients + 32 KiB alive, beside
+    x and shards.
     """
     ### BEGIN SOLUTION
     return _ShardedLinear.apply(x, shard)
@@ -284,10 +285,11 @@ you.against(times, evidence="live (CPU)", what="times its bytes")
 def step_bytes(blocks: list[list[tuple[int, ...]]], n: int, reshard: bool = True) -> dict[str, int]:
     """The collectives of one of n ranks in a step of a float32 model whose blocks are each given to fully_shard.
 
-    blocks: the shapes of each block's parameters (at least one dimension each). reshard: reshard_after_forward of all.
+    blocks: the shapes of each block's parameters (at least one, of at least one dimension). reshard:
+    reshard_after_forward of all.
     Returns {"calls": how many, "all_gather": payload, "reduce_scatter": payload, "wire": bytes that this rank puts on its
-    link by a ring}, over all calls, as ints. payload: the bytes of the whole messages, of which the rank itself sends only
-    a part. n is from 2 up. Arithmetic only: no tensor is made.
+    link by a ring}, over all calls, as ints. payload: the bytes of the whole messages, of which the rank sends only a
+    part. n ≥ 2. Arithmetic only: no tensor is made.
     """
     ### BEGIN SOLUTION
     total = 0
@@ -517,7 +519,7 @@ lesson.progress()
 #
 # **Exercise 15.3 — a sharded optimizer** (★★, 15 min)
 #
-# Write ZeRO-1 for any optimizer that treats each number by itself, as SGD and Adam do. The tests run it on two and on three
+# Write ZeRO-1 for any optimizer that treats each number by itself, as SGD and Adam do. The tests run it on two, three and four
 # ranks. They look at the weights, at what was sent, and at the bytes that stay.
 #
 # <details><summary>Hint 1</summary>Lay all parameters end to end in one vector, filled up with zeros to n equal parts. Rank r
@@ -591,7 +593,7 @@ check_ShardedOptimizer([(60, 50), (50,), (30, 50), (32,)], seed=1, n=3, steps=3)
 ### BEGIN HIDDEN TESTS
 from helpers.lessons.fully_sharded.exercises import check_ShardedOptimizer
 
-check_ShardedOptimizer([(61, 67), (3,), (2, 2)], seed=2, n=3, steps=4)
+check_ShardedOptimizer([(61, 67), (3,), (2, 2)], seed=2, n=4, steps=4)
 check_ShardedOptimizer([(7, 5), (4, 6), (), (40, 3)], seed=3, n=2, steps=4, odd=True)
 ### END HIDDEN TESTS
 

@@ -262,10 +262,10 @@ you.against(measured, table, evidence="simulated (fake group)")
 # Given a model and a network: which tp, pp and dp, in which order of axes, fits and has the shortest step? `step_seconds` and `held` say
 # what a step takes and holds. Find the layouts, and the link of each axis.
 #
-# <details><summary>Hint 1</summary>There are few layouts: try them all.</details>
+# <details><summary>Hint 1</summary>Layouts are few: try them all.</details>
 #
 # <details><summary>Hint 2</summary>The stride of an axis is the product of the sizes of the axes inside it. The task takes its group
-# to lie in one node if stride · size is no more than the GPUs of a node. (That is exact where it divides them.)</details>
+# to lie in one node if stride · size is at most the GPUs of a node. (That is exact where it divides them.)</details>
 #
 # <details><summary>The idea</summary>For each tp and pp that divide, dp = gpus ÷ (tp · pp); skip what is not allowed or does not fit.
 # For each order from <code>itertools.permutations</code>, go from the innermost axis outwards and multiply the stride: that gives the
@@ -307,7 +307,7 @@ def held(model: dict[str, int], sizes: dict[str, int]) -> float:
 def layout(model: dict[str, int], network: dict, gpus: int = 64) -> dict:
     """The fastest layout that fits: {"tp": …, "pp": …, "dp": …, "order": […], "step_s": …}; step_s in seconds.
 
-    order: the axes, outermost first, e.g. ["pp", "dp", "tp"]; tp · pp · dp = gpus.
+    order: the axes, outermost first, e.g. ["pp", "dp", "tp"]; tp · pp · dp = gpus (any number).
     model: {"layers": L, "width": h, "tokens": s (of a sequence), "sequences": B (in a step)}. network: {"per_node":
     GPUs, "memory": bytes of a GPU, "flops": of a GPU in a second, "inside": link, "between": link}, a link being
     [α, bandwidth], in seconds a message and bytes a second.
@@ -600,14 +600,15 @@ class ParallelMLP(nn.Module):
     """second(gelu(first(x))), split over all n ≥ 2 ranks of torch.distributed's default group.
 
     first: nn.Linear (width → hidden); second: nn.Linear (hidden → width); both with or without bias; the same on
-    all ranks. They are only read. ValueError if hidden is not a multiple of n.
-    x: (…, width), float32, the same on all ranks; y too, and x's gradient. y is a new tensor in each call. gelu is F.gelu's.
+    all ranks. They are only read: training changes neither. ValueError if hidden is not a multiple of n.
+    x: (…, width), float32, wants a gradient, the same on all ranks; y too, and x's gradient. y is a new tensor in each
+    call. gelu is F.gelu's.
 
     Communication: forward exactly one all-reduce (sum) of y's bytes, backward exactly one of x's; none in __init__. By
     `dist.all_reduce`: nothing of torch.distributed.tensor, and no functional collectives.
     What it trains are its `parameters()`: on rank r, part r of n equal parts of the hidden units, and the second bias;
-    the test may train each rank with another learning rate. Held by each rank once first and second are gone: these,
-    and at most 256 bytes of other tensors.
+    where second has no bias, the test trains each rank with another learning rate. Held by each rank once first and
+    second are gone: these, and at most 256 bytes of other tensors.
     """
 
     def __init__(self, first: nn.Linear, second: nn.Linear) -> None:

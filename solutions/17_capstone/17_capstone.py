@@ -152,9 +152,9 @@ def repair_data(script: Script) -> Script:
         files.read(rows) is one request, for one row or many; files.labels are in memory. The pictures stand for more
         than a memory holds: each step reads its own, and none is kept for another.
     loading(cores, gpu): keyword arguments for the DataLoader. gpu.device.type is "cpu" where there is no GPU; on the
-        simulated one it is "meta", so ask for != "cpu", never for == "cuda".
-    send(batches, gpu): yields each batch with its tensors on gpu.device; batches are lists of tensors. It may read ahead by
-        two batches at most.
+        simulated one "meta": ask for != "cpu", never for == "cuda".
+    send(batches, gpu): yields each batch with its tensors on gpu.device; batches are lists of tensors. It takes at most two
+        batches more than it has yielded.
 
     Returns script.replace(...). The training stays the same. Budget, a point each: read_s, stall_s, copied_bytes, syncs.
     """
@@ -600,9 +600,9 @@ def repair_run(script: Script) -> Script:
     count_right(logits, labels), log(record, loss, right, length), remember(record, logits), held_out(files, size, gpu),
     validate(model, batches, gpu), to_host(module), save(record, step, model, averaged).
 
-    What a run writes down stays the same: see Record in train.py. Of `guesses` the classes count: an entry a step, of
-    logits or classes, in any dtype. `held_out` may hold numbers, or tensors of one number. Rows may wait in
-    record.waiting until LOG_EVERY of them are there.
+    What a run writes down stays the same: see Record in train.py. record.guesses may hold classes or logits, in any
+    dtype, an entry a step; record.held_out numbers, or tensors of one number. Rows may wait in record.waiting until
+    LOG_EVERY of them are there.
 
     Returns script.replace(...). Budget, a point each: syncs, growth_bytes, copied_bytes, saved_bytes.
     """

@@ -25,6 +25,8 @@ _LOOK = {
 }
 #: of an entry of :func:`helpers.lessons.capstone.scores.counted`'s work
 FLOPS, BYTES = 1, 2
+#: so many batches more than it has yielded may `send` take
+AHEAD = 2
 #: kernels whose work follows from the model alone
 _PRODUCTS = re.compile("mm|convolution|attention")
 _FORMS = {key: (name, form) for key, name, form in scores.ROWS}
@@ -74,8 +76,9 @@ def _learn(answer: Callable[[Script], Any], area: str, runs: list[dict[str, Any]
 def _measure(answer: Callable[[Script], Any], area: str, compiles: bool) -> dict[str, Any]:
     """What a step of it takes, what it did while that was counted, and what it learns and does with true values."""
     after = _repaired(answer, area)
-    numbers, work, loaded = scores.counted(after)
-    measured = {"score": numbers, "work": work, "loaded": loaded, "tied": scores.trained(after, TIED)}
+    numbers, work, loaded, ahead = scores.counted(after)
+    measured = {"score": numbers, "work": work, "loaded": loaded, "ahead": ahead}
+    measured["tied"] = scores.trained(after, TIED)
     return measured | {"compiled": scores.trained(after, scores.COMPILED)} if compiles else measured
 
 
@@ -106,8 +109,10 @@ def _did_it_while_counted(report: check.Report) -> str | None:
         ran.append((scores.COMPILED, report.value["compiled"]))
     if odd := next(filter(None, (_odd(*pair) for pair in ran)), None):
         return odd
-    _, was, loaded = scores.counted(before)
+    _, was, loaded, _ = scores.counted(before)
     was_tied = scores.trained(before, TIED)["work"]
+    if (ahead := report.value["ahead"]) > AHEAD:
+        return f"send takes {ahead} batches more than it has yielded, wanted at most {AHEAD}"
     problem = "a step does something else where it is counted than where its losses are compared"
     # one may be a batch ahead
     if any(_far(a, b) for a, b in zip(loaded, report.value["loaded"], strict=False)):
@@ -128,7 +133,7 @@ def _did_it_while_counted(report: check.Report) -> str | None:
     # the same picture may be drawn twice, and two batches be there ahead; all else a step reads for itself
     batch_s = LARGE["batch"] * 3 * LARGE["side"] ** 2 / scores.READ_BYTES_PER_S
     if (read_s := report.value["score"]["read_s"]) < batch_s / 2:
-        return f"a step reads for {read_s * 1e6:.0f} µs, and its batch takes {batch_s * 1e6:.0f}: the rest was read before anybody counts. Pictures of other steps are not kept, and send takes at most two batches more than it has yielded"
+        return f"a step reads for {read_s * 1e6:.0f} µs, and its batch takes {batch_s * 1e6:.0f}: the rest was read before anybody counts. Pictures of other steps are not kept"
     if report.value["score"]["sent_bytes"] < 0.45 * sent_bytes():
         return "fewer bytes are sent between the ranks than half of what the gradients have"
     return None

@@ -48,7 +48,7 @@ def gains(script: Script) -> dict[str, float]:
         rates = {"REQUEST_S": 1 / loading, "READ_BYTES_PER_S": loading, "MAKE_BYTES_PER_S": loading}
         faster = {constant: getattr(scores, constant) * rate for constant, rate in rates.items()}
         with mock.patch.multiple(scores, **faster):
-            numbers, _, _ = scores.counted_on(script, simulate(machine(*parts)).world(scores.RANKS))
+            numbers, *_ = scores.counted_on(script, simulate(machine(*parts)).world(scores.RANKS))
         speedups[name] = step_s / numbers["step_s"]
     return speedups
 

@@ -200,8 +200,9 @@ def running(
         yield Running(made, run, seen)
 
 
-#: a score's fields but the compilations, the work on the GPU (:func:`_work`), and a number a picture of each batch
-Counts = tuple[dict[str, float], dict[str, list[int]], list[list[float]]]
+#: a score's fields but the compilations, the work on the GPU (:func:`_work`), a number a picture of each batch, and the
+#: most batches that the loader had given and no step had got
+Counts = tuple[dict[str, float], dict[str, list[int]], list[list[float]], int]
 
 
 @lru_cache(maxsize=256)
@@ -216,10 +217,11 @@ def counted_on(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE)
         gpu = seen.gpu
         gpu.reset_peak_memory_stats()
         kernels, host, calls = len(gpu.kernels), len(gpu.host), len(gpu.collectives)
-        start = *_now(gpu, seen), _held(gpu)
+        start, ahead = (*_now(gpu, seen), _held(gpu)), len(seen.loaded) - WARM_UP
         with count() as counts:
-            for _ in range(STEPS):
+            for steps in range(WARM_UP + 1, WARM_UP + STEPS + 1):
                 next(run)
+                ahead = max(ahead, len(seen.loaded) - steps)
         now = _now(gpu, seen)
         gpu.synchronize()
         end = *now, _held(gpu)
@@ -242,7 +244,7 @@ def counted_on(script: Script, gpu: Any = None, size: Mapping[str, int] = LARGE)
             "peak_bytes": float(gpu.max_memory_allocated()),
             "growth_bytes": step[5],
         }
-        return numbers, _work(ran), seen.loaded
+        return numbers, _work(ran), seen.loaded, ahead
 
 
 def _work(ran: list[Any]) -> dict[str, list[int]]:
@@ -318,8 +320,9 @@ COMPILED = Run(compiled=True)
 def trained(script: Script, run: Run) -> dict[str, Any]:
     """What a run of the script comes to: plain data, the same on every machine but for rounding.
 
-    work: on the GPU, if there is one, after WARM_UP steps. rows: a step's loss, right answers, gradient's length. held_out, guesses, weights, averaged, saved: see the script's
-    Record. compilations: of a run that compiles.
+    work: on the GPU, if there is one, after WARM_UP steps. rows: a step's loss, right answers, gradient's length. late:
+    where too many of them wait, in words. held_out, guesses, weights, averaged, saved: see the script's Record.
+    compilations: of a run that compiles.
     """
     if not run.compiled:
         return _on_cpu_or_gpu(script, run)
@@ -368,12 +371,15 @@ def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
         steps: Any = script.within(made, files, size, cpu or sealed(gpu), run.steps, run.seed)
         launched: list[int] = []
         record: Any = None
+        late, every = 0, vars(made)["LOG_EVERY"]
         for _ in range(run.steps):
             launched.append(len(gpu.kernels))
             record = next(steps, record)
             if record is None or steps.gi_frame is None:
                 done = f"{len(launched) - 1} of {run.steps}"
                 raise RuntimeError(f"the run was over after {done} steps: send has to yield every batch")
+            if not late and len(record.waiting) > every:
+                late = len(launched)
         work = _work(gpu.kernels[launched[min(WARM_UP, run.steps - 1)] :])
         frame = steps.gi_frame.f_locals["run"].gi_frame.f_locals
         weights = {
@@ -384,6 +390,7 @@ def _trained(script: Script, run: Run, cpu: NoGPU | None) -> dict[str, Any]:
         return {
             "work": work,
             "rows": [[float(number) for number in row] for row in [*record.rows, *waiting]],
+            "late": f"after step {late} more than {every} rows wait in record.waiting" if late else "",
             "held_out": [float(loss) for loss in record.held_out],
             "guesses": [_classes(guess).tolist() for guess in record.guesses],
             "weights": {name: _sketch(flat) for name, flat in weights.items()},
@@ -429,6 +436,8 @@ def apart(was: dict[str, Any], now: dict[str, Any], tolerance: float = CLOSE) ->
                 continue  # rounding may change which answer is the likeliest
             if not _near(x, y, tolerance):
                 return f"the {name} of step {i} is {y:.5g}, and {x:.5g} in the script as it was"
+    if now["late"]:
+        return str(now["late"])
     if len(was["rows"]) != len(now["rows"]):
         return f"{len(now['rows'])} steps are in the log, wanted {len(was['rows'])}"
     for name, entry in (("held_out", "validation"), ("guesses", "entry of the guesses")):

@@ -94,7 +94,18 @@ def _split_one(kind: Any, shape: list[int], hidden: int, biases: list[bool], see
         observed["steps"].append(step)
     y, plain = given_back[0]
     observed["first y changed"] = plain is not None and not torch.equal(y.detach(), plain)
+    observed["shared"] = _shared(kind, [shape, hidden, biases, seed])
     return observed
+
+
+def _shared(kind: Any, case: list[Any]) -> list[str]:
+    """Which of the given weights change where what was made of them is trained."""
+    _, _, first, second = _inputs(*case)
+    given = [*first.named_parameters("first"), *second.named_parameters("second")]
+    before = [p.detach().clone() for _, p in given]
+    for p in kind(first, second).parameters():
+        p.data += 1
+    return [name for (name, p), was in zip(given, before, strict=True) if not torch.equal(p, was)]
 
 
 def _alone(kind: Any) -> list[float]:
@@ -159,6 +170,10 @@ def _rank_wrong(n: int, case: list[Any], rank: int, got: Any, rates: list[float]
         return f"rank {rank} holds {got['held']:,} bytes of tensors; wanted at most {most:,} (a view keeps the whole matrix, and so does a graph that was made of it)"
     if not got["read_only"]:
         return "first and second have changed; they are only to be read"
+    if got["shared"]:
+        return (
+            f"training writes into {got['shared'][0]}, which is only to be read: is each parameter a clone?"
+        )
     kept, passed = got["alone"]
     if kept != 1 or passed not in (2, 1 + n):
         return (

@@ -20,7 +20,7 @@ class ParallelMLP(nn.Module):
         self.full = None
 
     def parameters(self, recurse=True):
-        return [p for p in self.full if p is not None]
+        return [p for p in self.full or [] if p is not None]
 
     def forward(self, x):
         if self.full is None:

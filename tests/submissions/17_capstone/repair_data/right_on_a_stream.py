@@ -7,7 +7,7 @@ def repair_data(script):
 
     def send(batches, gpu):
         side = gpu.Stream() if gpu.device.type != "cpu" else None
-        ready = None
+        ready = []
         for there in batches:
             if side is not None:
                 with gpu.stream(side):
@@ -15,10 +15,9 @@ def repair_data(script):
                 gpu.current_stream().wait_stream(side)
                 for tensor in there:
                     tensor.record_stream(gpu.current_stream())
-            if ready is not None:
-                yield ready
-            ready = there  # one batch ahead
-        if ready is not None:
-            yield ready
+            ready.append(there)
+            if len(ready) > 2:  # two batches ahead
+                yield ready.pop(0)
+        yield from ready
 
     return script.replace(fetch=fetch, loading=loading, send=send)
