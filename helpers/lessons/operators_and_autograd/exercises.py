@@ -145,7 +145,7 @@ def check_tanhexp(
     number comes into backward for each element.
     """
     if incoming is not None:
-        # by the reference itself only where 1 comes in: autograd, too, multiplies it by x first
+        # of the reference only where 1 comes in: autograd, too, multiplies by x first; for x > 20 clamp makes that 0
         slopes = [_gradient(_safe_tanhexp, x.requires_grad_(), 1.0) for x in inputs]
         known: dict[str, Any] = {"drive": _gradient, "look": "Further · What a node keeps"}
         known["note"] = f"{incoming:g} comes into backward for each element: what is it multiplied by first?"

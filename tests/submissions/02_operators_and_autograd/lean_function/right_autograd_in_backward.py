@@ -9,7 +9,7 @@ class Again(torch.autograd.Function):
         with torch.enable_grad():
             x = ctx.saved_tensors[0].detach().requires_grad_()
             y = x * torch.exp(x.clamp(max=20)).tanh()
-        return grad * torch.autograd.grad(y, x, torch.ones_like(x))[0]
+        return torch.autograd.grad(y, x, grad)[0]
 
 
 def tanhexp(x):
