@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from helpers import lesson
-from helpers.lessons.data_loading import claims, experiments
+from helpers.lessons.data_loading import claims, exercises, experiments
 
 # more workers than cores are what the lesson is about
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
@@ -55,6 +56,21 @@ def test_padding_is_what_is_left_of_a_batch() -> None:
     assert experiments.useful(np.full(128, 8)) == 1
     assert experiments.useful(np.array([1] * 63 + [8])) == (63 + 8) / (64 * 8)
     assert experiments.useful(np.full(64, 1)) == 1 / 8
+
+
+@pytest.mark.parametrize("sizes", [(7,), (4, 3), (3, 2, 2)])
+def test_so_many_steps_alike_are_no_likelier_by_chance_than_the_judge_of_shared_says(
+    sizes: tuple[int, ...],
+) -> None:
+    ends = [0, *itertools.accumulate(sizes)]
+    inside = [i for a, b in itertools.pairwise(ends) for i in range(a, b - 1)]
+    most = [
+        max(Counter(order[i + 1] - order[i] for i in inside).values())
+        for order in itertools.permutations(range(7))
+    ]
+    for same in range(1, len(inside) + 1):
+        share = sum(m >= same for m in most) / len(most)
+        assert 0 < share <= exercises.by_chance(7, len(inside), same)
 
 
 def test_each_claim_has_its_row() -> None:

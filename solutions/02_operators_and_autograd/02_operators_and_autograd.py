@@ -927,8 +927,8 @@ def tanhexp(x: torch.Tensor) -> torch.Tensor:
 
     x: any shape (also () and (0, 3)) and strides, float32 or float64, any finite values. Returns x's shape and
         dtype. Once differentiable; several calls may come before the first one's backward.
-    Gradient: right and finite for every finite x (it tends to 1 as x grows), 1e30 included; what comes into
-        backward may have any strides, and stays as it was.
+    Gradient: right and finite for every finite x (it tends to 1 as x grows), at 1e30 also if 1e30 comes into
+        backward; what comes in may have any strides, and stays as it was.
     Budget, if x fills its storage: saved_bytes ≤ x.nbytes; of what forward made, no more stays alive than the result
     and one tensor like x, bytes that Python holds (a buffer, a file in memory) included; no syncs.
     If x is changed in place before backward, backward either raises or is right: never silently wrong.
@@ -983,6 +983,7 @@ check_tanhexp(
     torch.tensor(-3e38),
 )
 check_tanhexp(double, tolerance=1e-12)  # float64 in, float64 throughout
+check_tanhexp(torch.tensor([-30, 0.5, 100, 1e30]), incoming=1e30)
 ### END HIDDEN TESTS
 
 # %% hidden="lean_function" points=2

@@ -332,7 +332,7 @@ from helpers.lessons.data_loading.exercises import Epochs, check_Shared
 check_Shared(
     Epochs(10, world=1, workers=0),
     Epochs(10, world=1, workers=3, epochs=[0, 0]),
-    Epochs(17, world=2, workers=2, epochs=[0, 1, 0]),
+    Epochs(25, world=2, workers=2, epochs=[0, 1, 0]),
     Epochs(4, world=2, workers=2),
     Epochs(14, world=1, workers=2, epochs=[1], real=True),
 )

@@ -458,7 +458,7 @@ from helpers.lessons.streams_and_double_buffering.exercises import Squares, chec
 
 check_ring(
     Squares("values", 40, 9),
-    Squares("A100", 2048, 10),
+    Squares("A100", 2048, 40),
     Squares("H100", 6000, 4),
     Squares("H100", 1500, 1),
 )
@@ -754,7 +754,7 @@ check_squares(
     Squares("H100", 6000, 4),
     Squares("H100", 1500, 1),
 )
-check_norms(Squares("values", 4, 6), Squares("A100", 1024, 12), Squares("H100", 512, 1))
+check_norms(Squares("values", 4, 6), Squares("A100", 64, 200), Squares("H100", 512, 1))
 ### END HIDDEN TESTS
 
 # %% [markdown]

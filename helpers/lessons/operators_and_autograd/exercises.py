@@ -95,6 +95,14 @@ def _keep(tanhexp: Callable[[torch.Tensor], torch.Tensor], n: int, count: Any) -
     return {"saved": saved, "live": live, "in_python": in_python, "gradient": leaf.grad}
 
 
+def _gradient(
+    tanhexp: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, incoming: float
+) -> torch.Tensor:
+    """That of x, where `incoming` comes into backward for each element."""
+    y = tanhexp(x)
+    return torch.autograd.grad(y, x, torch.full_like(y, incoming))[0]
+
+
 @cache
 def _unchanged_gradient(n: int) -> torch.Tensor:
     x = torch.linspace(-3, 3, n).double().requires_grad_()
@@ -125,11 +133,25 @@ def _lean(got: dict[str, Any], n: int) -> str | None:
     return None
 
 
-def check_tanhexp(*inputs: torch.Tensor, tolerance: float | None = None, kept_of: Sequence[int] = ()) -> None:
+def check_tanhexp(
+    *inputs: torch.Tensor,
+    tolerance: float | None = None,
+    incoming: float | None = None,
+    kept_of: Sequence[int] = (),
+) -> None:
     """Values and gradients of the inputs; and for so many numbers what is kept from forward to backward.
 
-    tolerance: relative and absolute; otherwise that of the dtype.
+    tolerance: relative and absolute; otherwise that of the dtype. incoming: of the inputs only the gradients, where this
+    number comes into backward for each element.
     """
+    if incoming is not None:
+        # of the reference only where 1 comes in: autograd, too, multiplies by x first; for x > 20 clamp makes that 0
+        slopes = [_gradient(_safe_tanhexp, x.requires_grad_(), 1.0) for x in inputs]
+        known: dict[str, Any] = {"drive": _gradient, "look": "Further · What a node keeps"}
+        known["note"] = f"{incoming:g} comes into backward for each element: what is it multiplied by first?"
+        cases = [check.case(x, incoming) for x in inputs]
+        check.function("tanhexp", cases, [incoming * slope for slope in slopes], call="the gradient", **known)
+        return
     match, look = check.Match(grads=True, rtol=tolerance, atol=tolerance), "Further · What a node keeps"
     huge = "These x are huge. Which step makes an inf, and what does inf · 0 give?"
     for note in ("", huge):
@@ -140,7 +162,7 @@ def check_tanhexp(*inputs: torch.Tensor, tolerance: float | None = None, kept_of
         many, budget = [check.case(n) for n in kept_of], {"syncs": 0}
         look = f"Further · In place, and what it breaks; {look}"
         check.function("tanhexp", many, drive=_keep, budget=budget, verify=each_value(_lean), look=look)
-        known: dict[str, Any] = {"match": check.Match(grads=True), "drive": first_of_two, "look": look}
+        known = {"match": check.Match(grads=True), "drive": first_of_two, "look": look}
         known["note"] = (
             "tanhexp was called twice before the first call's backward: what a call keeps is on its own ctx."
         )
