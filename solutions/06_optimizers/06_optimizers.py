@@ -195,6 +195,7 @@ check_adamw_loop(
 check_adamw_loop(
     stepping([(40, 30)] * 7 + [50], 2, single=True, eps=0.1),
     stepping([(200, 100), 3, (10, 90), 70], 6, lr=0.1, eps=0.1, weight_decay=0.5),
+    stepping([(30, 20), (50, 40), 70, (20, 30)], 4, odd=True, eps=0.1),
     costs=True,
 )
 ### END HIDDEN TESTS
@@ -282,6 +283,7 @@ from helpers.lessons.optimizers.exercises import check_adamw_foreach, stepping
 uneven = [(60, 50), 50, 10, (100, 90), 90, (20, 20), (70, 7), 7, 3, (30, 50)]
 check_adamw_foreach(
     stepping([(3, 5), 5, 2], 1, lr=0.3, weight_decay=0.5),
+    stepping([(3, 5), (5, 3), 2], 5, odd=True, lr=0.3),
     stepping([(5, 4), 4, 7], 8, lr=0.2, betas=(0.5, 0.9), eps=0.3, temp_bytes=100),
     stepping([4, (5, 8), 9, 1, 3], 30, lr=0.2, temp_bytes=80),
     stepping([(4, 4)], 2, lr=0.2, temp_bytes=1),

@@ -391,7 +391,7 @@ class GraphedStep:
 
     What is given:
     - gpu: torch.cuda's names: Stream, stream, current_stream, CUDAGraph, graph, synchronize, …
-    - model, optimizer: on that GPU. The optimizer can be captured; its numbers, such as lr, stay the same.
+    - model, optimizer: on that GPU. The optimizer's numbers, such as lr, stay the same.
     - loss_fn(model(x), y): a scalar. warm_up: 1 or more.
     - x, y: on the GPU, of any dtype, which stays the same. They are the caller's: never write to them. After the call
       they may be gone, or hold the next batch.
@@ -399,12 +399,12 @@ class GraphedStep:
     What a call does: it trains one step, as an ordinary loop does, and returns the step's loss.
     - The loss is detached and has memory of its own, which is free once the caller drops it. No later call changes it,
       however many there are.
-    - In each call another stream may be current. All your work comes after what this stream holds, and before what the
-      caller puts there next. Nobody else waits for your streams.
+    - In each call another stream may be current; it already waits for the last call's. All your work comes after
+      what it holds, and before what the caller puts there next. Nobody else waits for your streams.
 
     The graph is for the shapes of the first call. Of the calls with these shapes
     - the first `warm_up` are ordinary steps;
-    - the next captures, once and for all, and replays, whatever that costs;
+    - the next captures, once, and replays, whatever that costs;
     - each later one makes at most 4 launches (x in, y in, replay, loss out), and the CPU does not wait.
     Calls with other shapes, of x or of y, are ordinary steps at any time, and no warm-up.
     """
@@ -1004,8 +1004,8 @@ from helpers.lessons.cuda_graphs.exercises import Loop, check_does_it_pay
 tiny, M = (1000,), 10**6
 check_does_it_pay(
     Loop(tiny * 40, tiny * 3, waits=False, capture_s=2e-3, launch_s=3e-6, graph_launch_s=20e-6),
-    Loop((20 * M, *tiny * 40), (), waits=False, capture_s=3e-3),
-    Loop((*tiny * 40, 20 * M), tiny, waits=True, capture_s=3e-3, latency_s=5e-6, wait_s=10e-6),
+    Loop((20 * M, *tiny * 40), (), waits=False, capture_s=50e-6),  # paid back after 0.4 steps
+    Loop((*tiny * 40, 20 * M), tiny, waits=True, capture_s=210e-6, latency_s=5e-6, wait_s=10e-6),  # 1.4
     Loop((*tiny * 15, *(40 * M,) * 3, *tiny * 20), (5 * M,), waits=True),
     Loop((3 * M,) * 8, (10 * M,), waits=False),
     Loop(tiny, tiny, waits=False, launch_s=9e-6),

@@ -42,7 +42,7 @@ def stepping(
     """A call: random params, grads, means and squares of these shapes, and options.
 
     single: float32 in place of float64. fresh: both means are zeros. odd: every third four has the other dtype, all
-    but grads lie with gaps in a larger storage, and a gradient is one number expanded, as of a sum.
+    lie with gaps in a larger storage, and every second gradient is one number expanded, as of a sum.
     """
     dtypes = [torch.float32 if single != (odd and i % 3 == 2) else torch.float64 for i in range(len(shapes))]
     g = torch.Generator().manual_seed(step)
@@ -51,8 +51,9 @@ def stepping(
     means = [m * (not fresh) for m in means]
     squares = [v.square() * (not fresh) for v in squares]
     if odd:
-        params, means, squares = ([_scattered(t) for t in x] for x in (params, means, squares))
-        grads = [torch.tensor(1e15 / (i + 1), dtype=t.dtype).expand(t.shape) for i, t in enumerate(grads)]
+        params, grads, means, squares = ([_scattered(t) for t in x] for x in (params, grads, means, squares))
+        for i, t in list(enumerate(grads))[::2]:
+            grads[i] = torch.tensor(1e15 / (i + 1), dtype=t.dtype).expand(t.shape)
     return check.case(params, grads, means, squares, step, **options)
 
 
