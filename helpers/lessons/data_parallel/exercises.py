@@ -368,19 +368,25 @@ class _Products(nn.Module):
 
 
 def hooked(
-    seed: int, width: int, factors: list[float], cap_mb: float, idle: int | None = None
+    seed: int,
+    width: int,
+    factors: list[float],
+    cap_mb: float,
+    idle: int | None = None,
+    alike: bool = False,
 ) -> tuple[Any, ...]:
     """A run of as many steps as factors, each with the same gradients times its factor; cap_mb: DDP's bucket size.
 
-    idle: the rank whose gradients are zeros in the first step.
+    idle: the rank whose gradients are zeros in the first step. alike: all ranks have the same gradients, so that their
+    largest numbers, in one place, make the largest sum that int8 has to hold.
     """
     made = torch.Generator().manual_seed(seed)
     weights = [torch.randn(width, width, generator=made) / 3 for _ in range(3)]
-    return weights, torch.randn(8, width, generator=made), factors, cap_mb, idle
+    return weights, torch.randn(8, width, generator=made), factors, cap_mb, idle, alike
 
 
-def _samples(common: torch.Tensor, own: int, rank: int) -> torch.Tensor:
-    return (common + 0.3 * normal(own, *common.shape)) * (1 + rank / 2)
+def _samples(common: torch.Tensor, own: int, rank: int, alike: bool) -> torch.Tensor:
+    return common if alike else (common + 0.3 * normal(own, *common.shape)) * (1 + rank / 2)
 
 
 @partial(
@@ -390,11 +396,11 @@ def _samples(common: torch.Tensor, own: int, rank: int) -> torch.Tensor:
 def _hook(hook: Any, runs: Any) -> list[Any]:
     """Of each run: the seed of this rank's part of the samples, and of each step what was sent, and the gradients."""
     observed = []
-    for weights, common, factors, cap_mb, idle in runs:
+    for weights, common, factors, cap_mb, idle, alike in runs:
         net, steps, own = _Products(weights), [], secret()
         ddp = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=cap_mb)
         ddp.register_comm_hook({}, hook)
-        x = _samples(common, own, dist.get_rank())
+        x = _samples(common, own, dist.get_rank(), alike)
         for k, factor in enumerate(factors):
             net.zero_grad()
             here = 0.0 if k == 0 and dist.get_rank() == idle else factor
@@ -416,7 +422,9 @@ def _nothing_lost(value: list[Any], n: int, runs: Any) -> str | None:
         observed = [rank[i] for rank in value]
         if len({own for own, _ in observed}) < n:
             return "two ranks had the same samples"
-        each = [_exact(given[0], _samples(given[1], own, r)) for r, (own, _) in enumerate(observed)]
+        weights, common, *_, alike = given
+        samples = [_samples(common, own, r, alike) for r, (own, _) in enumerate(observed)]
+        each = [_exact(weights, x) for x in samples]
         for r, (_, steps) in enumerate(observed):
             if text := _steps_wrong(given, each, steps, observed[0][1]):
                 return f"{n} ranks, rank {r}, {text}"
@@ -431,7 +439,7 @@ def _steps_wrong(
     given: tuple[Any, ...], each: list[list[torch.Tensor]], steps: list[Any], first: list[Any]
 ) -> str | None:
     """given: the run. each: exact gradients of all ranks. steps, first: this rank's and rank 0's."""
-    weights, _, factors, cap_mb, idle = given
+    weights, _, factors, cap_mb, idle, _ = given
     n = len(each)
 
     def mean(k: int) -> list[torch.Tensor]:

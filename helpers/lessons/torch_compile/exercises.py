@@ -295,7 +295,7 @@ def _few_nests(got: dict[str, Any], call: tuple[torch.Tensor]) -> str | None:
     y = x - x.min()
     y = F.silu(y / y.max()) * 2
     if odd := _odd(value, y + torch.cat([y[:, 1:], y[:, :1]], 1)):
-        return f"{odd} (x of {tuple(x.shape)} from {x.min():.3g} to {x.max():.3g})"
+        return f"{odd} (x of {tuple(x.shape)} from {x.min():.7g} to {x.max():.7g})"
     if got["changed"]:
         return "values are right, but it changed x, which is the caller's"
     if counts["graph_breaks"] or counts["graphs"] != 1 or counts["runs"] != 1:
