@@ -870,7 +870,8 @@ def balance(
     For each layer: seconds (forward and backward of one micro-batch), weights (bytes, with all their states),
     activations (bytes that one micro-batch leaves). Stage r holds its weights and min(stages − r, microbatches)
     times its activations, which must fit memory (bytes). Each stage gets at least one layer, in order.
-    ValueError if nothing fits. 24 layers on 8 stages take well under a second; every cut that is as good is right.
+    ValueError if nothing fits. Every cut that is as good is right. A call reads at most 10 million numbers from the three
+    lists: on 12 stages 60 layers have 280 billion cuts, too many to try.
     """
     ### BEGIN SOLUTION
     layers, never = len(seconds), float("inf")
@@ -920,7 +921,6 @@ from helpers.lessons.model_parallel.exercises import check_balance, layers
 
 check_balance(
     *(layers(s, 6 + 2 * s, 2 + s % 6, 1 + 3 * s, (1.0, 1.1, 1.4, 9.0)[s % 4]) for s in range(9)),
-    layers(20, 24, 8, 32, 1.05),
     layers(127, 17, 6, 8, 9.0),
     check.case(*layers(100, 20, 3, 5, 1.0).args[:5], 293),  # the best cut fills the memory to the last byte
     check.case([1.0] * 4, [0] * 4, [1, 1, 10, 1], 3, 4, 12),  # the third layer fits the last stage only
@@ -928,5 +928,6 @@ check_balance(
     check.case([0.0, 0.0, 5.0, 0.0, 0.0], [0] * 5, [0] * 5, 4, 2, 0),  # layers that take no time and no bytes
     check.case([0.3], [7], [2], 1, 6, 9),
     check.case([1e-7, 3e-7, 2e-7, 2e-7, 1e-7], [1] * 5, [0] * 5, 3, 1, 9),
+    layers(20, 60, 12, 32, 1.4),  # nobody tries all of its cuts
 )
 ### END HIDDEN TESTS

@@ -355,7 +355,7 @@ def judge(promised: float, conditions: list[str], run: Callable[[str, str, int],
         Pairs scatter, and the mean of a run is exact: neither trap above is set here.
     most: pairs that you may run in all.
 
-    Returns "confounded" if under one condition the control's interval leaves out 1; else "confirmed" if it holds under
+    Returns "confounded" if under any condition the control's interval leaves out 1; else "confirmed" if it holds under
     all, "refuted" if it fails under all, "partly" if it holds under one or more and fails under one or more; else
     "cannot tell".
     """
@@ -401,6 +401,7 @@ check_judge(
     Claim("one fails, one is open", 1.2, {"b": (1.02, 1.0), "c": (1.2, 1.0)}, scatter=0.1),
     Claim("it became slower", 1.1, {"a": (0.8, 1.0), "b": (0.9, 1.0)}),
     Claim("the control loses", 2.0, {"8": (2.4, 1.0), "64": (2.6, 0.9)}),
+    Claim("controls that cancel out", 1.3, {"a": (1.5, 1.25), "b": (1.5, 0.8), "c": (1.5, 1.0)}),
     Claim("the control wins a little, in noise", 1.2, {"a": (1.5, 1.0), "b": (1.5, 1.05)}, scatter=0.1),
     Claim(
         "four conditions, the last one fails", 1.2, {k: (1.3 if k < "d" else 1.15, 1.0) for k in "abcd"}, 0.1

@@ -920,8 +920,8 @@ def chunked_cross_entropy(
     targets: (n,) int64, -100 where a token does not count. At least one counts, but a chunk may have none.
     rows: 1 or more; it need not divide n.
 
-    Returns the mean over the targets that count, of shape (). backward() works: also if the loss is multiplied before, and
-    if two losses are made first and added up.
+    Returns the mean over the targets that count, of shape (). Logits may be thousands above or below 0. backward() works:
+    also if the loss is multiplied before, and if two losses are made first and added up.
 
     Budget, for one loss:
     - FLOPs: forward twice (it may be run again), and once each gradient that is wanted; make no other.
@@ -977,6 +977,7 @@ from helpers.lessons.attention.exercises import Losses, check_chunked_cross_entr
 
 check_chunked_cross_entropy(
     Losses(7, 3, 5, rows=100),
+    Losses(10, 4, 6, rows=3, lifted=2000.0),  # exp() of these logits is inf, or 0
     Losses(1, 2, 3, rows=1),
     Losses(11, 4, 6, rows=3, factor=-2.0, turned=True),
     Losses(9, 4, 6, rows=2, hidden=False),
