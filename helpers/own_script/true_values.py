@@ -17,11 +17,11 @@ import torch
 
 from helpers.own_script.places import NOWHERE, Place, running
 from helpers.pytorch import private_torch
+from helpers.pytorch.attention_on_cpu import ATTENTION
 from helpers.pytorch.dispatch_mode import Mode, Unseen, unwraps
 from helpers.pytorch.tensors import tensors
 from helpers.pytorch.waiting import lists_in
 from helpers.simulator import SimGPU
-from helpers.simulator.operators.attention_on_cpu import ATTENTION
 from helpers.simulator.operators.shapes import map_leaves
 
 aten = torch.ops.aten

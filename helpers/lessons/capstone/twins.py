@@ -27,11 +27,11 @@ import torch.distributed as dist
 
 from helpers.own_script.true_values import PUTS
 from helpers.pytorch import private_torch
+from helpers.pytorch.attention_on_cpu import ATTENTION
 from helpers.pytorch.dispatch_mode import CallMode
 from helpers.pytorch.tensors import tensors
 from helpers.pytorch.waiting import lists_in
 from helpers.ranks.collectives import kind_of
-from helpers.simulator.operators.attention_on_cpu import ATTENTION
 from helpers.simulator.operators.dispatch import Dispatch
 from helpers.simulator.operators.shapes import map_leaves
 from helpers.simulator.world.collectives import fill, sides

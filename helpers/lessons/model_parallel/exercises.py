@@ -312,7 +312,7 @@ def _cut(
             note(len(self))
             return list.__iter__(self)
 
-    before = [seconds, weights, activations]
+    before: list[list[Any]] = [seconds, weights, activations]
     handed = [Listed(numbers) for numbers in before]
     try:
         cut = balance(*handed, *rest)

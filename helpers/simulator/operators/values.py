@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from helpers.pytorch import private_torch
+from helpers.pytorch.attention_on_cpu import ATTENTION
 from helpers.pytorch.dispatch_mode import CallMode, Unseen
 from helpers.pytorch.tensors import tensors
 from helpers.simulator.machine import Machine, Storages
 from helpers.simulator.operators import shapes
-from helpers.simulator.operators.attention_on_cpu import ATTENTION
 from helpers.simulator.operators.calls import copy_lists, puts_number
 from helpers.simulator.operators.cuda_kernels import plain_attention
 from helpers.simulator.operators.dispatch import Dispatch
