@@ -115,9 +115,8 @@ class Calls(CallMode):
         if hint is not None:
             raise RuntimeError(hint)
         if func is plain_attention:
-            return torch.nn.functional.scaled_dot_product_attention(
-                *args, **kwargs
-            )  # the card's (`stand_ins`)
+            # what stands there now: the card's (`stand_ins`)
+            return torch.nn.functional.scaled_dot_product_attention(*args, **kwargs)
         if first is not None and first.is_meta:
             copy_lists(machine, func, args)
         pin, seen = kwargs.pop("pin_memory", None), machine.line.started

@@ -179,7 +179,8 @@ def attention(
     """torch.nn.functional.scaled_dot_product_attention, by the kernel that CUDA would take.
 
     query: (batch, heads, length, head size); key and value: (batch, heads, other length, head size).
-    on_gpu: whose tensors are the simulated card's. capability: the card's; below 8.0 there is no flash attention, and no fused kernel for bfloat16.
+    on_gpu: whose tensors are the simulated card's. capability: the card's; below 8.0 there is no flash attention, and no
+    fused kernel for bfloat16.
     """
     ours = on_gpu(query) and _runs(query, value)
     if ours:
@@ -207,9 +208,9 @@ def attention(
             efficient = aten._scaled_dot_product_efficient_attention
             return efficient(query, key, value, bias, needs_grad, dropout_p, is_causal, scale=scale)[0]
     plain = plain_attention
-    with (
-        sdpa_kernel(SDPBackend.MATH) if ours and not query.is_meta else nullcontext()
-    ):  # not by the CPU's own kernel
+    # with true values the CPU's own kernel would run here
+    by_operators = sdpa_kernel(SDPBackend.MATH) if ours and not query.is_meta else nullcontext()
+    with by_operators:
         return plain(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
 
 

@@ -160,9 +160,8 @@ class ValueCalls(CallMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, machine, values, T = dict(kwargs or {}), self._machine, self._values, torch.Tensor
         if func is plain_attention:
-            return torch.nn.functional.scaled_dot_product_attention(
-                *args, **kwargs
-            )  # the card's (`calls.stand_ins`)
+            # what stands there now: the card's (`calls.stand_ins`)
+            return torch.nn.functional.scaled_dot_product_attention(*args, **kwargs)
         first = args[0] if args and isinstance(args[0], T) and args[0].device.type == "cpu" else None
         if first is None:
             device, pin = kwargs.get("device"), kwargs.pop("pin_memory", None)
