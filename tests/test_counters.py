@@ -1084,6 +1084,18 @@ def test_a_room_from_before_counts_also_if_it_is_shared() -> None:
     assert count(lambda: torch.ones(100, out=room)).bytes_allocated == 0
 
 
+def test_a_block_within_adds_what_was_made_since_and_no_more() -> None:
+    first = torch.empty(100)
+    with knowing_earlier():
+        second = torch.empty(100)
+        with knowing_earlier():
+            for room in (first, second):
+                assert count(lambda: room.add_(1)).bytes_allocated == 400  # noqa: B023 - called here
+        assert count(lambda: second.add_(1)).bytes_allocated == 0
+        assert count(lambda: first.add_(1)).bytes_allocated == 400
+    assert not watch_module.earlier and not watch_module.frozen
+
+
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
 def test_a_sparse_tensor_has_the_bytes_of_its_parts(layout: torch.layout) -> None:
     x = torch.ones(10, 10, requires_grad=True)
